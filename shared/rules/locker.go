@@ -1,0 +1,568 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"ganglion.dev/shared/protocol"
+)
+
+// LockerView is all that the locker decides from. Its own last writes are in it.
+type LockerView struct {
+	Nodes map[string]*protocol.Node
+	// Windows are all windows, valid or not.
+	Windows []*Window
+	// Leases are the slots' Leases by name.
+	Leases       map[string]*Lease
+	ControlPlane *Lease // nil where it does not exist yet
+	// Aside are the nodes whose last mutation failed: they are left alone for now,
+	// so that the others go on.
+	Aside   map[string]bool
+	Backoff Backoff
+	Now     time.Time
+}
+
+// Backoff is how long a node whose cycle failed is left alone: Base after the
+// first failure, twice as long after each further one, Max at most.
+type Backoff struct{ Base, Max time.Duration }
+
+// After is how long to wait after so many failures in a row.
+func (b Backoff) After(failures int) time.Duration {
+	if failures < 1 {
+		return 0
+	}
+	wait := b.Base
+	for range failures - 1 {
+		if wait *= 2; wait >= b.Max {
+			return b.Max
+		}
+	}
+	return min(wait, b.Max)
+}
+
+// LockerAction is what the locker does in one pass.
+type LockerAction struct {
+	Kind LockerKind
+	// Lease is the slot's Lease as observed; of Take, nil where it is to be created.
+	Lease *Lease
+	Grant protocol.Grant
+	// Node is the holder as observed; nil where its object is gone.
+	Node *protocol.Node
+	// Status is what to write to the node: of Notify, Revoke and Release.
+	Status protocol.LockerStatus
+	// RemoveNeeds are the need keys that Release takes away in the same write.
+	RemoveNeeds []string
+	// Failures goes into the Lease with Take.
+	Failures int
+	// Cap, of Take, is how many slots may be taken. Surplus says that slots beyond
+	// it exist, from when it was higher, so that they have to be counted again.
+	Cap     int
+	Surplus bool
+	// Unbacked, of Revoke and Release: no Lease backs the grant. The API server
+	// is asked once more before that is believed.
+	Unbacked bool
+}
+
+// About is the name of the node that the mutation is about.
+func (a *LockerAction) About() string {
+	if a.Node != nil {
+		return a.Node.Name
+	}
+	return a.Lease.Holder
+}
+
+// LockerKind names a mutation.
+type LockerKind string
+
+// What the locker can do.
+const (
+	// Take takes the slot's Lease for the node and then notifies the node.
+	Take LockerKind = "take"
+	// Notify writes `granted` to a node that holds the Lease already.
+	Notify LockerKind = "notify"
+	// Revoke writes `revoked`.
+	Revoke LockerKind = "revoke"
+	// Release writes `released` and removes the needs that were served.
+	Release LockerKind = "release"
+	// Settle records in the Lease when its holder was restored.
+	Settle LockerKind = "settle"
+	// Free empties the slot's Lease.
+	Free LockerKind = "free"
+	// FreeControlPlane empties the Lease of the control plane.
+	FreeControlPlane LockerKind = "free-control-plane"
+)
+
+// Decide is the locker's decision: the one mutation to make now, nil where there
+// is none, and the explanation of everything as it stands.
+func (v *LockerView) Decide() (*LockerAction, *Report) {
+	sortWindows(v.Windows)
+	pass := lockerPass{LockerView: v, report: newReport(v), held: map[string]*Lease{}}
+	action := pass.finish()
+	if grant := pass.grant(); action == nil {
+		action = grant
+	}
+	return action, pass.report
+}
+
+type lockerPass struct {
+	*LockerView
+	report *Report
+	// held maps the names of nodes to the slots that they hold.
+	held map[string]*Lease
+}
+
+// finish goes on with what is in flight.
+func (p *lockerPass) finish() *LockerAction {
+	var first *LockerAction
+	for _, name := range slices.Sorted(maps.Keys(p.Leases)) {
+		lease := p.Leases[name]
+		if !lease.Held() {
+			continue
+		}
+		if lease.Err != nil {
+			p.report.problem("lease/"+lease.Name, lease.Err)
+			p.report.inFlight(p, lease, nil)
+			continue
+		}
+		node := p.Nodes[lease.Holder]
+		action := p.advance(lease, node)
+		if action == nil || action.Kind != Free {
+			if other := p.held[lease.Holder]; other == nil || node.State.Current() == lease.Grant() {
+				p.held[lease.Holder] = lease
+			}
+			p.report.inFlight(p, lease, node)
+		}
+		first = p.first(first, action)
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Nodes)) {
+		first = p.first(first, p.disown(p.Nodes[name]))
+	}
+	return p.first(first, p.freeControlPlane())
+}
+
+// first is the first mutation of a node that is not set aside.
+func (p *lockerPass) first(a, b *LockerAction) *LockerAction {
+	if a != nil || b == nil || p.Aside[b.About()] {
+		return a
+	}
+	return b
+}
+
+// advance decides on one held slot.
+func (p *lockerPass) advance(lease *Lease, node *protocol.Node) *LockerAction {
+	g := lease.Grant()
+	if node == nil || node.UID != lease.NodeUID {
+		return &LockerAction{Kind: Free, Lease: lease, Grant: g}
+	}
+	if node.Err != nil {
+		return nil // reported with the other unreadable nodes
+	}
+	act := func(kind LockerKind, status protocol.LockerStatus) *LockerAction {
+		status.Grant = g
+		return &LockerAction{Kind: kind, Lease: lease, Grant: g, Node: node, Status: status}
+	}
+	s := node.State
+	if s.Current() == g {
+		return p.advanceCurrent(lease, node, act)
+	}
+	// The Lease is the truth, the annotation only the notice: what was begun
+	// under this grant goes on under it, whatever became of the notice.
+	if s.UnfinishedUnder(g) {
+		return act(Notify, protocol.LockerStatus{Step: protocol.Granted})
+	}
+	if s.Locker.Step == protocol.Released && s.Locker.Grant == g || !s.Current().IsZero() {
+		return act(Free, protocol.LockerStatus{})
+	}
+	// Taken, but the notice was never written. It still can be; otherwise the
+	// node has to say `released` before the slot may go, or a locker that was
+	// delayed before its notice would write it after the slot went elsewhere.
+	w := owner(p.Windows, node)
+	if w != nil && w.Name == lease.Slot.Window && p.ineligible(node, w).Reason == "" &&
+		!s.Names(g) && p.controlPlaneFree(node, g).Reason == "" {
+		return act(Notify, protocol.LockerStatus{Step: protocol.Granted})
+	}
+	return p.release(act, lease, node, protocol.OutcomeRevoked)
+}
+
+type actFunc func(LockerKind, protocol.LockerStatus) *LockerAction
+
+// advanceCurrent decides on a node that is under the grant of its slot.
+func (p *lockerPass) advanceCurrent(lease *Lease, node *protocol.Node, act actFunc) *LockerAction {
+	s := node.State
+	switch node.Phase() {
+	case protocol.PhaseGranted, protocol.Draining, protocol.PhaseDrained:
+		if why := p.revocation(lease.Slot.Window, node); why != "" {
+			return act(Revoke, protocol.LockerStatus{Step: protocol.Revoked, Reason: why})
+		}
+	case protocol.PhaseRestored:
+		if wait := p.settle(lease); wait > 0 {
+			p.report.recheck(wait)
+			if lease.Restored.IsZero() {
+				return act(Settle, protocol.LockerStatus{})
+			}
+			return nil
+		}
+		return p.release(act, lease, node, outcome(s))
+	case protocol.PhaseFailed:
+		if !s.Cordoned() {
+			return p.release(act, lease, node, outcome(s))
+		}
+	}
+	return nil
+}
+
+// settle is how long the slot of a restored node is still kept.
+func (p *lockerPass) settle(lease *Lease) time.Duration {
+	w := p.window(lease.Slot.Window)
+	if w == nil || w.Settle <= 0 {
+		return 0
+	}
+	if lease.Restored.IsZero() {
+		return w.Settle
+	}
+	return lease.Restored.Add(w.Settle).Sub(p.Now)
+}
+
+// outcome is how the cycle of a node that has nothing left to undo ended.
+func outcome(s protocol.State) string {
+	g := s.Current()
+	rebooter := s.RebooterOn(g)
+	switch {
+	case rebooter.Step == protocol.Failed:
+		return protocol.OutcomeRebootFailed
+	case s.DrainerOn(g).Step == protocol.Failed:
+		return protocol.OutcomeDrainFailed
+	case rebooter.Step == protocol.Rebooted && rebooter.Done:
+		return protocol.OutcomeDone
+	case rebooter.Step == protocol.Rebooted:
+		return protocol.OutcomeRebooted
+	case s.Locker.Step == protocol.Revoked:
+		return protocol.OutcomeRevoked
+	}
+	return protocol.OutcomeDrainFailed
+}
+
+// release writes the record of the cycle. lease is nil where none backs the grant.
+func (p *lockerPass) release(act actFunc, lease *Lease, node *protocol.Node, outcome string) *LockerAction {
+	status := protocol.LockerStatus{Step: protocol.Released, At: p.Now.UTC().Truncate(time.Second), Outcome: outcome}
+	failures := 0
+	if lease != nil {
+		failures = lease.Failures
+	}
+	switch outcome {
+	case protocol.OutcomeDrainFailed, protocol.OutcomeRebootFailed:
+		status.Failures = failures + 1
+	case protocol.OutcomeRevoked:
+		status.Failures = failures
+	}
+	action := act(Release, status)
+	if outcome == protocol.OutcomeRebooted || outcome == protocol.OutcomeDone {
+		action.RemoveNeeds = served(node, outcome)
+	}
+	return action
+}
+
+// served are the need keys that the cycle has answered: all but those that were
+// raised in the boot that the reboot led to. Those are needs that survived it.
+func served(node *protocol.Node, outcome string) []string {
+	var keys []string
+	for key, value := range node.State.Needs {
+		need, ours := protocol.ParseNeed(value)
+		survived := outcome == protocol.OutcomeRebooted && ours && need.BootID == node.BootID
+		if !survived {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// revocation is why a grant has to be taken back, empty where it stands. It is
+// asked only while the dispatcher is silent.
+func (p *lockerPass) revocation(window string, node *protocol.Node) string {
+	if node.State.Locker.Step == protocol.Revoked {
+		return ""
+	}
+	w := p.window(window)
+	switch {
+	case w == nil:
+		return "the window was deleted"
+	case w.Invalid != "":
+		return "the window is invalid: " + w.Invalid
+	case w.Suspended:
+		return "the window is suspended"
+	case len(node.State.Needs) == 0:
+		return "the need vanished"
+	case node.State.Hold:
+		return "the node is on hold"
+	}
+	return ""
+}
+
+// disown undoes what a node takes for a grant and no Lease backs: written by
+// hand or by a kubelet, or left over from a Lease that was deleted.
+func (p *lockerPass) disown(node *protocol.Node) *LockerAction {
+	if node.Err != nil {
+		p.report.problem("node/"+node.Name, node.Err)
+		return nil
+	}
+	g := node.State.Current()
+	if g.IsZero() || p.Leases[g.Slot.String()].Backs(g, node) == nil {
+		return nil
+	}
+	if lease := p.Leases[g.Slot.String()]; lease != nil && lease.Err != nil {
+		return nil // unknown is not absent
+	}
+	p.report.unbacked(p, g, node)
+	act := func(kind LockerKind, status protocol.LockerStatus) *LockerAction {
+		status.Grant = g
+		return &LockerAction{Kind: kind, Grant: g, Node: node, Status: status, Unbacked: true}
+	}
+	switch node.Phase() {
+	case protocol.PhaseGranted, protocol.Draining, protocol.PhaseDrained:
+		return act(Revoke, protocol.LockerStatus{Step: protocol.Revoked, Reason: "no Lease backs the grant"})
+	case protocol.PhaseRestored:
+		return p.release(act, nil, node, outcome(node.State))
+	case protocol.PhaseFailed:
+		if !node.State.Cordoned() {
+			return p.release(act, nil, node, outcome(node.State))
+		}
+	}
+	return nil
+}
+
+// freeControlPlane frees the control plane's Lease once the cycle that it was
+// taken for has ended: its slot was given back or has gone on to a later turn.
+func (p *lockerPass) freeControlPlane() *LockerAction {
+	lease := p.ControlPlane
+	if lease == nil || !lease.Held() {
+		return nil
+	}
+	if lease.Err != nil {
+		p.report.problem("lease/"+lease.Name, lease.Err)
+		return nil
+	}
+	g := lease.For
+	slot := p.Leases[g.Slot.String()]
+	node := p.Nodes[lease.Holder]
+	var ended bool
+	switch {
+	case slot == nil:
+		ended = node == nil || node.UID != lease.NodeUID || node.Err == nil && node.State.Current() != g
+	case slot.Err == nil:
+		ended = slot.Turn > g.Turn || slot.Turn == g.Turn && !slot.Held()
+	}
+	if !ended {
+		return nil
+	}
+	return &LockerAction{Kind: FreeControlPlane, Lease: lease, Grant: g}
+}
+
+// grant gives every waiting node its reason, and the first one that has none a slot.
+func (p *lockerPass) grant() *LockerAction {
+	waiting := map[*Window][]*protocol.Node{}
+	for _, node := range p.Nodes {
+		if node.Err != nil || node.Phase() != protocol.Waiting || p.held[node.Name] != nil {
+			continue
+		}
+		w := owner(p.Windows, node)
+		why := p.ineligible(node, w)
+		if why.Reason != "" {
+			p.report.waits(w, node, why)
+			continue
+		}
+		waiting[w] = append(waiting[w], node)
+	}
+	var first *LockerAction
+	for _, w := range p.Windows {
+		nodes := waiting[w]
+		sortWaiting(nodes, w.Order)
+		for _, node := range nodes {
+			why := p.controlPlaneFree(node, protocol.Grant{})
+			if why.Reason == "" {
+				why = p.capacity(w)
+			}
+			if why.Reason == "" && first != nil {
+				why = Reason{Reason: ReasonNoFreeSlot, Message: "is next"}
+			}
+			if why.Reason == "" {
+				first = p.take(w, node)
+				continue
+			}
+			p.report.waits(w, node, why)
+		}
+	}
+	return first
+}
+
+// ineligible is why a needy node gets no slot, apart from capacity.
+func (p *lockerPass) ineligible(node *protocol.Node, w *Window) Reason {
+	s := node.State
+	switch {
+	case len(s.Needs) == 0:
+		return Reason{ReasonNoNeed, "nothing says any more that it needs a reboot"}
+	case p.Aside[node.Name]:
+		return Reason{ReasonRetry, "the last write failed; it is tried again soon"}
+	case s.Hold:
+		return Reason{ReasonHold, "annotation " + protocol.HoldKey + " is there"}
+	case s.Leftover():
+		return Reason{ReasonUnfinished, "something of an earlier cycle has not ended: " + leftover(s)}
+	case w == nil:
+		return Reason{ReasonNoWindow, "no valid window selects it"}
+	case w.Suspended:
+		return Reason{ReasonSuspended, fmt.Sprintf("window %s is suspended", w.Name)}
+	case !node.Ready:
+		return Reason{ReasonNotReady, "the node is not Ready"}
+	}
+	if s.Locker.Step != protocol.Released {
+		return Reason{}
+	}
+	since, last := s.Locker.At, s.Locker
+	switch last.Outcome {
+	case protocol.OutcomeDrainFailed, protocol.OutcomeRebootFailed:
+		if wait := since.Add(p.Backoff.After(last.Failures)).Sub(p.Now); wait > 0 {
+			p.report.recheck(wait)
+			return Reason{ReasonBackOff, fmt.Sprintf("%s, %d in a row; next try at %s",
+				last.Outcome, last.Failures, since.Add(p.Backoff.After(last.Failures)).UTC().Format(time.RFC3339))}
+		}
+	case protocol.OutcomeRebooted, protocol.OutcomeDone:
+		if wait := since.Add(w.MinRebootInterval).Sub(p.Now); wait > 0 {
+			p.report.recheck(wait)
+			return Reason{ReasonRebootLoop, fmt.Sprintf("still needs a reboot after that of %s; not again before %s",
+				since.UTC().Format(time.RFC3339), since.Add(w.MinRebootInterval).UTC().Format(time.RFC3339))}
+		}
+	}
+	return Reason{}
+}
+
+func leftover(s protocol.State) string {
+	if s.Cordoned() {
+		return s.Drainer.String()
+	}
+	return s.Rebooter.String()
+}
+
+// controlPlaneFree is why a node of the control plane has to wait: another one is in
+// flight, or not Ready. For any other node there is no such reason.
+func (p *lockerPass) controlPlaneFree(node *protocol.Node, g protocol.Grant) Reason {
+	if !node.ControlPlane() {
+		return Reason{}
+	}
+	if l := p.ControlPlane; l != nil && l.Held() && (l.Err != nil || l.For != g) {
+		return Reason{ReasonControlPlane, fmt.Sprintf("%q of the control plane is in flight", l.Holder)}
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Nodes)) {
+		other := p.Nodes[name]
+		switch {
+		case name == node.Name || !other.ControlPlane():
+		case !other.Ready:
+			return Reason{ReasonControlPlane, fmt.Sprintf("%q of the control plane is not Ready", name)}
+		case p.held[name] != nil || other.Err == nil && !other.State.Current().IsZero():
+			return Reason{ReasonControlPlane, fmt.Sprintf("%q of the control plane is in flight", name)}
+		}
+	}
+	return Reason{}
+}
+
+// capacity is why a window has no slot to give.
+func (p *lockerPass) capacity(w *Window) Reason {
+	r := p.report.Windows[w.Name]
+	used := len(r.InFlight)
+	if used >= r.Cap {
+		return Reason{ReasonNoFreeSlot, fmt.Sprintf("%d of %d slots are taken", used, r.Cap)}
+	}
+	if !w.IgnoreUnavailable && used+r.Unavailable >= r.Cap {
+		return Reason{ReasonUnavailable, fmt.Sprintf(
+			"%d of %d slots are taken, and %d selected nodes are not Ready or in flight of another window", used, r.Cap, r.Unavailable)}
+	}
+	return Reason{}
+}
+
+// take gives the node the first free slot, and a turn that nobody has heard of.
+func (p *lockerPass) take(w *Window, node *protocol.Node) *LockerAction {
+	for index := 0; ; index++ {
+		slot := protocol.Slot{Window: w.Name, Index: index}
+		lease := p.Leases[slot.String()]
+		if lease != nil && lease.Held() {
+			continue
+		}
+		turn := 0
+		if lease != nil {
+			turn = lease.Turn
+		}
+		g := protocol.Grant{Slot: slot, Turn: max(turn, p.lastTurn(slot)) + 1}
+		r := p.report.Windows[w.Name]
+		return &LockerAction{
+			Kind: Take, Lease: lease, Grant: g, Node: node, Failures: node.State.Locker.Failures,
+			Status: protocol.LockerStatus{Step: protocol.Granted, Grant: g},
+			Cap:    r.Cap, Surplus: p.surplus(w.Name, r.Cap),
+		}
+	}
+}
+
+// surplus tells whether a window has slots beyond its cap, taken or not.
+func (p *lockerPass) surplus(window string, limit int) bool {
+	for _, lease := range p.Leases {
+		if lease.Slot.Window == window && lease.Slot.Index >= limit {
+			return true
+		}
+	}
+	return false
+}
+
+// lastTurn is the last turn of a slot that any node's record names. A Lease that
+// was deleted and made again starts at 0, and what is left of its earlier turns
+// must not pass for an answer to the new ones.
+func (p *lockerPass) lastTurn(slot protocol.Slot) int {
+	turn := 0
+	for _, node := range p.Nodes {
+		for _, g := range []protocol.Grant{node.State.Locker.Grant, node.State.Drainer.Grant, node.State.Rebooter.Grant} {
+			if g.Slot == slot {
+				turn = max(turn, g.Turn)
+			}
+		}
+	}
+	return turn
+}
+
+func (p *lockerPass) window(name string) *Window {
+	for _, w := range p.Windows {
+		if w.Name == name {
+			return w
+		}
+	}
+	return nil
+}
+
+// sortWaiting puts those first that have failed least often, then by the
+// window's order, then by name. A need of unknown age counts as the oldest.
+func sortWaiting(nodes []*protocol.Node, order Order) {
+	age := make(map[*protocol.Node]time.Time, len(nodes))
+	if order != ByName {
+		for _, n := range nodes {
+			age[n] = oldestNeed(n.State.Needs)
+		}
+	}
+	slices.SortFunc(nodes, func(a, b *protocol.Node) int {
+		return cmp.Or(
+			cmp.Compare(a.State.Locker.Failures, b.State.Locker.Failures),
+			age[a].Compare(age[b]),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+}
+
+func oldestNeed(needs map[string]string) time.Time {
+	var oldest time.Time
+	first := true
+	for _, value := range needs {
+		need, _ := protocol.ParseNeed(value)
+		if first || need.Since.Before(oldest) {
+			oldest, first = need.Since, false
+		}
+	}
+	return oldest
+}
