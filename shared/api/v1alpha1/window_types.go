@@ -27,9 +27,9 @@ type NodesMaintenanceWindow struct {
 
 	// +optional
 	// +kubebuilder:default={}
-	Spec NodesMaintenanceWindowSpec `json:"spec,omitempty"`
+	Spec NodesMaintenanceWindowSpec `json:"spec,omitzero"`
 	// +optional
-	Status NodesMaintenanceWindowStatus `json:"status,omitempty"`
+	Status NodesMaintenanceWindowStatus `json:"status,omitzero"`
 }
 
 // NodesMaintenanceWindowList is a list of windows.
@@ -46,7 +46,7 @@ type NodesMaintenanceWindowSpec struct {
 	// The nodes that it is about, by their labels. Empty: every node.
 	// +optional
 	// +kubebuilder:default={}
-	NodeSelector metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	NodeSelector metav1.LabelSelector `json:"nodeSelector,omitzero"`
 	// Where several windows select a node, the one with the highest priority has
 	// it, then the first by name. Default 0.
 	// +optional
@@ -69,7 +69,7 @@ type NodesMaintenanceWindowSpec struct {
 	// +optional
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="latestStart: must not be negative"
-	LatestStart metav1.Duration `json:"latestStart,omitempty"`
+	LatestStart metav1.Duration `json:"latestStart,omitzero"`
 	// What becomes of a cycle whose reboot has not begun when the window closes:
 	// Abort revokes it and restores the node, Finish lets it go on. Default Abort.
 	// +optional
@@ -79,28 +79,28 @@ type NodesMaintenanceWindowSpec struct {
 	// How many nodes at a time, and which.
 	// +optional
 	// +kubebuilder:default={}
-	Serialization Serialization `json:"serialization,omitempty"`
+	Serialization Serialization `json:"serialization,omitzero"`
 	// The same node is not rebooted twice within this, even if its need survives
 	// the reboot. Default 1h.
 	// +optional
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="minRebootInterval: must not be negative"
-	MinRebootInterval metav1.Duration `json:"minRebootInterval,omitempty"`
+	MinRebootInterval metav1.Duration `json:"minRebootInterval,omitzero"`
 	// What blocks new grants while it holds. What cannot be read blocks too.
 	// +optional
-	Blockers Blockers `json:"blockers,omitempty"`
+	Blockers Blockers `json:"blockers,omitzero"`
 	// Gates that a user's own controllers open for a node's grant.
 	// +optional
 	// +kubebuilder:default={}
-	Gates Gates `json:"gates,omitempty"`
+	Gates Gates `json:"gates,omitzero"`
 	// How nodes are drained.
 	// +optional
 	// +kubebuilder:default={}
-	Drain Drain `json:"drain,omitempty"`
+	Drain Drain `json:"drain,omitzero"`
 	// How nodes are rebooted.
 	// +optional
 	// +kubebuilder:default={}
-	Reboot Reboot `json:"reboot,omitempty"`
+	Reboot Reboot `json:"reboot,omitzero"`
 }
 
 // Schedule is an opening, in one of three forms: cron and duration, start and
@@ -169,7 +169,7 @@ type Serialization struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 100000 : self.matches('^([1-9][0-9]?|100)%$')",message="maxConcurrent: a count from 1, or 1% to 100%"
-	MaxConcurrent intstr.IntOrString `json:"maxConcurrent,omitempty"`
+	MaxConcurrent intstr.IntOrString `json:"maxConcurrent,omitzero"`
 	// Label of nodes of which all nodes in flight share one value; the next value
 	// comes when all of this one are done. Empty: none.
 	// +optional
@@ -184,7 +184,7 @@ type Serialization struct {
 	// +optional
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="settle: must not be negative"
-	Settle metav1.Duration `json:"settle,omitempty"`
+	Settle metav1.Duration `json:"settle,omitzero"`
 	// Consecutive failed cycles after which the window stops granting until its
 	// spec changes. Default 0: never.
 	// +optional
@@ -245,7 +245,7 @@ type PrometheusBlocker struct {
 	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="timeout: must be more than 0"
-	Timeout metav1.Duration `json:"timeout,omitempty"`
+	Timeout metav1.Duration `json:"timeout,omitzero"`
 }
 
 // PodBlocker blocks the node that a matching pod runs on.
@@ -285,7 +285,7 @@ type Gates struct {
 	// +optional
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="timeout: must be more than 0"
-	Timeout metav1.Duration `json:"timeout,omitempty"`
+	Timeout metav1.Duration `json:"timeout,omitzero"`
 }
 
 // GateName is the part of a gate's annotation after the slash.
@@ -305,7 +305,7 @@ type Drain struct {
 	// +optional
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="timeout: must be more than 0: a drain always ends"
-	Timeout metav1.Duration `json:"timeout,omitempty"`
+	Timeout metav1.Duration `json:"timeout,omitzero"`
 	// What happens then: Abort (restore the node and back off), Delete (delete
 	// pods instead of evicting them, ignoring their budgets) or Proceed (reboot all
 	// the same). Default Abort.
@@ -331,7 +331,7 @@ type Drain struct {
 	// +optional
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="skipWaitForDeleteTimeout: must not be negative"
-	SkipWaitForDeleteTimeout metav1.Duration `json:"skipWaitForDeleteTimeout,omitempty"`
+	SkipWaitForDeleteTimeout metav1.Duration `json:"skipWaitForDeleteTimeout,omitzero"`
 	// Evict pods with emptyDir volumes too, whose data is lost. Where false, such a
 	// pod makes the drain fail. Default true.
 	// +optional
@@ -343,7 +343,7 @@ type Drain struct {
 	// +optional
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="loadBalancerDelay: must not be negative"
-	LoadBalancerDelay metav1.Duration `json:"loadBalancerDelay,omitempty"`
+	LoadBalancerDelay metav1.Duration `json:"loadBalancerDelay,omitzero"`
 }
 
 // DrainTimeout says what happens when a drain takes too long.
@@ -368,7 +368,7 @@ type Reboot struct {
 	// +optional
 	// +kubebuilder:default="15m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="timeout: must be more than 0"
-	Timeout metav1.Duration `json:"timeout,omitempty"`
+	Timeout metav1.Duration `json:"timeout,omitzero"`
 	// What happens then to a node that is not back: Hold (it keeps its slot, and
 	// the window reports it Stalled) or Release (it counts as failed, and the slot
 	// goes on). A node that is there, in its old boot, has failed either way.
