@@ -47,7 +47,7 @@ func (o *options) Bind(fs *flag.FlagSet) {
 	fs.DurationVar(&o.period, "period", time.Hour, "`how often` everything is evaluated again, events aside")
 	fs.StringVar(&o.identity, "identity", hostname, "`name` of this replica in the leader election")
 	fs.DurationVar(&o.lease, "leader-lease", 15*time.Second, "`how long` a leader that is not heard of stays the leader")
-	fs.DurationVar(&o.backoff, "failure-backoff", 2*time.Minute, "`how long` a node whose cycle failed is left alone; doubled with each further failure")
+	fs.DurationVar(&o.backoff, "failure-backoff", 10*time.Second, "`how long` a node whose cycle failed is left alone; doubled with each further failure")
 	fs.DurationVar(&o.backoffMax, "failure-backoff-max", time.Hour, "`most` that it is left alone")
 }
 

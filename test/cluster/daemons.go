@@ -30,9 +30,9 @@ func (c *Cluster) BuildDaemons(ctx context.Context, race bool) (map[string]strin
 		return nil, err
 	}
 	args := []string{"build", "-buildvcs=false", "-o", dir + string(filepath.Separator)}
-	env := []string{"CGO_ENABLED=0"}
+	env := []string{"GOWORK=" + filepath.Join(root, "go.work"), "CGO_ENABLED=0"} // whatever the caller's are
 	if race && canRace(ctx, root) {
-		args, env = append(args, "-race"), []string{"CGO_ENABLED=1"}
+		args, env[1] = append(args, "-race"), "CGO_ENABLED=1"
 	}
 	if _, err := goCommand(ctx, root, env, append(args, daemons...)...); err != nil {
 		return nil, fmt.Errorf("building the daemons: %w", err)

@@ -125,8 +125,11 @@ func (p *Process) Done() <-chan struct{} {
 	return done
 }
 
-// Running tells whether it runs.
+// Running tells whether it runs; none at all does not.
 func (p *Process) Running() bool {
+	if p == nil {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.running()

@@ -145,7 +145,8 @@ func TestNodesRunDetectorsAndSpreadWorkloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, s, "a killed detector runs again", func() bool {
-		return s.Detector("spread-0").Running() && s.Detector("spread-0").Pid() != before
+		d := s.Detector("spread-0")
+		return d.Running() && d.Pid() != before
 	})
 }
 

@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -128,16 +129,15 @@ func (s *System) SetWindow(ctx context.Context, name string, change func(*v1alph
 	}
 }
 
-// Stop ends the daemons, the nodes and the recording.
+// Stop ends the nodes, the daemons and the recording. The nodes go first, so that a
+// locker that runs frees their slots.
 func (s *System) Stop(ctx context.Context) error {
+	err := s.Sim.Close(ctx)
 	for _, name := range slices.Sorted(maps.Keys(s.Daemons)) {
 		if p := s.Daemons[name]; p.Running() {
-			if err := p.Terminate(); err != nil {
-				return err
-			}
+			err = errors.Join(err, p.Terminate())
 		}
 	}
-	err := s.Sim.Close(ctx)
 	s.History.Stop()
 	return err
 }
