@@ -97,6 +97,7 @@ func (d *detector) run(ctx context.Context) {
 		case <-beat.C:
 			continue
 		case <-due.C:
+			d.look(ctx)
 		}
 		if again := d.keep(ctx); again > 0 {
 			due.Reset(again)

@@ -441,3 +441,12 @@ func SlotLease(e Event) (*rules.Lease, bool) {
 	}
 	return kube.Lease(o), true
 }
+
+// Node is the node that an event is about, where it is about one.
+func Node(e Event) (*protocol.Node, bool) {
+	o, is := e.Object.(*corev1.Node)
+	if !is {
+		return nil, false
+	}
+	return kube.Node(o), true
+}
