@@ -129,11 +129,11 @@ func (p *lockerPass) finish() *LockerAction {
 		}
 		node := p.Nodes[lease.Holder]
 		action := p.advance(lease, node)
+		p.report.inFlight(p, lease, node) // also where it is about to be freed: it is not yet
 		if action == nil || action.Kind != Free {
 			if other := p.held[lease.Holder]; other == nil || node.State.Current() == lease.Grant() {
 				p.held[lease.Holder] = lease
 			}
-			p.report.inFlight(p, lease, node)
 		}
 		first = p.first(first, action)
 	}
@@ -386,11 +386,13 @@ func (p *lockerPass) grant() *LockerAction {
 				why = p.capacity(w)
 			}
 			if why.Reason == "" && first != nil {
-				why = Reason{Reason: ReasonNoFreeSlot, Message: "is next"}
+				why = Reason{ReasonNoFreeSlot, "is next"}
 			}
 			if why.Reason == "" {
-				first = p.take(w, node)
-				continue
+				if first = p.take(w, node); first != nil {
+					continue
+				}
+				why = Reason{ReasonNoFreeSlot, "no slot is free"}
 			}
 			p.report.waits(w, node, why)
 		}
@@ -481,9 +483,12 @@ func (p *lockerPass) capacity(w *Window) Reason {
 	return Reason{}
 }
 
-// take gives the node the first free slot, and a turn that nobody has heard of.
+// take gives the node the first free slot below the cap, and a turn that nobody has
+// heard of; nil where there is none. That the index is below the cap bounds the
+// nodes in flight whatever else a locker does not know.
 func (p *lockerPass) take(w *Window, node *protocol.Node) *LockerAction {
-	for index := 0; ; index++ {
+	r := p.report.Windows[w.Name]
+	for index := range r.Cap {
 		slot := protocol.Slot{Window: w.Name, Index: index}
 		lease := p.Leases[slot.String()]
 		if lease != nil && lease.Held() {
@@ -494,13 +499,13 @@ func (p *lockerPass) take(w *Window, node *protocol.Node) *LockerAction {
 			turn = lease.Turn
 		}
 		g := protocol.Grant{Slot: slot, Turn: max(turn, p.lastTurn(slot)) + 1}
-		r := p.report.Windows[w.Name]
 		return &LockerAction{
 			Kind: Take, Lease: lease, Grant: g, Node: node, Failures: node.State.Locker.Failures,
 			Status: protocol.LockerStatus{Step: protocol.Granted, Grant: g},
 			Cap:    r.Cap, Surplus: p.surplus(w.Name, r.Cap),
 		}
 	}
+	return nil
 }
 
 // surplus tells whether a window has slots beyond its cap, taken or not.

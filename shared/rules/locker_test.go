@@ -129,6 +129,7 @@ func TestWhatTheLockerDecides(t *testing.T) {
 		"a held slot is not taken":                             {view(one, []*Lease{held("w.0.1", "b")}, node("a", "x", ""), node("b", "x", "", "locker", "granted w.0.1")), "a NoFreeSlot"},
 		"a second slot is":                                     {view(two, []*Lease{held("w.0.1", "b")}, node("a", "x", ""), node("b", "x", "", "locker", "granted w.0.1")), "take a: granted w.1.1"},
 		"holders of slots above a lowered cap still count":     {view(one, []*Lease{free("w.0.1"), held("w.1.1", "b")}, node("a", "x", ""), node("b", "x", "", "locker", "granted w.1.1")), "a NoFreeSlot"},
+		"a slot that is about to be freed is not free yet":     {with3(view(two, []*Lease{held("w.0.1", "b"), held("w.1.1", "c")}, node("a", "x", ""), node("b", "locker", "released w.0.1 2026-12-01T12:00:00Z outcome=done"), node("c", "x", "", "locker", "granted w.1.1")), func(v *LockerView) { v.Aside = map[string]bool{"b": true} }), "a NoFreeSlot"},
 		"on hold":   {view(one, nil, node("a", "x", "", "hold", "")), "a Hold"},
 		"suspended": {view([]*Window{window("w", 1, func(w *Window) { w.Suspended = true })}, nil, node("a", "x", "")), "a Suspended"},
 		"a suspended window keeps its nodes from others":        {view([]*Window{window("v", 1), window("w", 1, func(w *Window) { w.Suspended, w.Priority = true, 1 })}, nil, node("a", "x", "")), "a Suspended"},
