@@ -110,7 +110,7 @@ func (l *locker) takeControlPlane(ctx context.Context, a *rules.LockerAction) er
 		if held.Err == nil && held.For == a.Grant {
 			return nil
 		}
-		return fmt.Errorf("Lease %s is held by %q", rules.ControlPlaneLease, held.Holder)
+		return fmt.Errorf("lease %s is held by %q", rules.ControlPlaneLease, held.Holder)
 	}
 	return l.putLease(ctx, rules.ControlPlaneLease, is, func(lease *coordinationv1.Lease) {
 		l.occupy(lease, a.Node)

@@ -78,7 +78,7 @@ func Lease(l *coordinationv1.Lease) *rules.Lease {
 		}
 	}
 	if errs != nil {
-		lease.Err = fmt.Errorf("Lease %s: %w", l.Name, errors.Join(errs...))
+		lease.Err = fmt.Errorf("lease %s: %w", l.Name, errors.Join(errs...))
 	}
 	return lease
 }

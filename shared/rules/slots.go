@@ -52,11 +52,11 @@ func (l *Lease) Backs(g protocol.Grant, node *protocol.Node) error {
 	case l.Err != nil:
 		return l.Err
 	case l.Grant() != g:
-		return fmt.Errorf("Lease %s is at turn %d", l.Name, l.Turn)
+		return fmt.Errorf("lease %s is at turn %d", l.Name, l.Turn)
 	case l.Holder != node.Name:
-		return fmt.Errorf("Lease %s is held by %q", l.Name, l.Holder)
+		return fmt.Errorf("lease %s is held by %q", l.Name, l.Holder)
 	case l.NodeUID != node.UID:
-		return fmt.Errorf("Lease %s is held by the node of UID %q", l.Name, l.NodeUID)
+		return fmt.Errorf("lease %s is held by the node of UID %q", l.Name, l.NodeUID)
 	}
 	return nil
 }

@@ -60,14 +60,15 @@ func Record(ctx context.Context, config *rest.Config) (*Recorder, error) {
 	ctx, stop := context.WithCancel(ctx)
 	r := &Recorder{changed: make(chan struct{}), stop: stop}
 	all := fields.Everything()
-	for _, lw := range []cache.ListerWatcher{
+	for _, source := range []cache.ListerWatcher{
 		cache.NewListWatchFromClient(core.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll, all),
 		cache.NewListWatchFromClient(core.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, all),
 		cache.NewListWatchFromClient(core.CoordinationV1().RESTClient(), "leases", protocol.SystemNamespace, all),
 		cache.NewListWatchFromClient(core.BatchV1().RESTClient(), "jobs", protocol.NodesNamespace, all),
 		ours.WatchWindows(),
 	} {
-		revision, err := r.list(lw, false)
+		lw := cache.ToListerWatcherWithContext(source)
+		revision, err := r.list(ctx, lw, false)
 		if err != nil {
 			stop()
 			return nil, err
@@ -123,8 +124,8 @@ func (r *Recorder) add(e Event) {
 }
 
 // list adds what is there, and returns the revision to watch from.
-func (r *Recorder) list(lw cache.ListerWatcher, gap bool) (string, error) {
-	list, err := lw.List(metav1.ListOptions{})
+func (r *Recorder) list(ctx context.Context, lw cache.ListerWatcherWithContext, gap bool) (string, error) {
+	list, err := lw.ListWithContext(ctx, metav1.ListOptions{})
 	if err != nil {
 		return "", fmt.Errorf("listing for the recorder: %w", err)
 	}
@@ -142,16 +143,16 @@ func (r *Recorder) list(lw cache.ListerWatcher, gap bool) (string, error) {
 }
 
 // follow watches from a revision on, across outages.
-func (r *Recorder) follow(ctx context.Context, lw cache.ListerWatcher, revision string) {
+func (r *Recorder) follow(ctx context.Context, lw cache.ListerWatcherWithContext, revision string) {
 	retry := time.NewTicker(50 * time.Millisecond)
 	defer retry.Stop()
 	for ctx.Err() == nil {
-		w, err := lw.Watch(metav1.ListOptions{ResourceVersion: revision, AllowWatchBookmarks: true})
+		w, err := lw.WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: revision, AllowWatchBookmarks: true})
 		if err == nil {
 			revision, err = r.drain(ctx, w, revision)
 		}
 		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			if fresh, err := r.list(lw, true); err == nil {
+			if fresh, err := r.list(ctx, lw, true); err == nil {
 				revision = fresh
 			}
 		}

@@ -112,13 +112,13 @@ func withEnv(theirs, ours []corev1.EnvVar) []corev1.EnvVar {
 func ours(job *batchv1.Job, node *protocol.Node, g protocol.Grant) error {
 	switch {
 	case job.Labels[managedByKey] != managedBy:
-		return fmt.Errorf("Job %s: label %s is %q", job.Name, managedByKey, job.Labels[managedByKey])
+		return fmt.Errorf("job %s: label %s is %q", job.Name, managedByKey, job.Labels[managedByKey])
 	case job.Labels[protocol.GrantKey] != g.String():
-		return fmt.Errorf("Job %s: label %s is %q", job.Name, protocol.GrantKey, job.Labels[protocol.GrantKey])
+		return fmt.Errorf("job %s: label %s is %q", job.Name, protocol.GrantKey, job.Labels[protocol.GrantKey])
 	case job.Annotations[protocol.NodeKey] != node.Name:
-		return fmt.Errorf("Job %s: annotation %s is %q", job.Name, protocol.NodeKey, job.Annotations[protocol.NodeKey])
+		return fmt.Errorf("job %s: annotation %s is %q", job.Name, protocol.NodeKey, job.Annotations[protocol.NodeKey])
 	case job.Annotations[protocol.NodeUIDKey] != node.UID:
-		return fmt.Errorf("Job %s: annotation %s is %q", job.Name, protocol.NodeUIDKey, job.Annotations[protocol.NodeUIDKey])
+		return fmt.Errorf("job %s: annotation %s is %q", job.Name, protocol.NodeUIDKey, job.Annotations[protocol.NodeUIDKey])
 	}
 	return nil
 }
