@@ -82,12 +82,12 @@ func (d *detector) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case event := <-d.watch.fs.Events:
+		case event := <-d.watch.events:
 			if !d.watch.matters(event) {
 				continue
 			}
 			d.look(ctx)
-		case err := <-d.watch.fs.Errors:
+		case err := <-d.watch.errors:
 			d.log.Warn("events were lost, looking again", zap.Error(err))
 			d.look(ctx)
 		case <-recheck.C:

@@ -83,11 +83,8 @@ func (o *options) Run(ctx context.Context, env *daemon.Env) error {
 	if err != nil {
 		return err
 	}
-	watch, err := newWatcher(o.sentinels.Values)
-	if err != nil {
-		return err
-	}
-	defer watch.fs.Close()
+	watch := &watcher{sentinels: o.sentinels.Values}
+	defer watch.close()
 	env.Health.Need("node")
 	d := &detector{
 		options: *o, log: env.Log, health: env.Health, node: node, bootID: bootID, watch: watch,

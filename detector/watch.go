@@ -9,24 +9,43 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watcher keeps fsnotify on the directories of the sentinels.
+// watcher keeps fsnotify on the directories of the sentinels. Where the system has
+// no watch to give, it asks again at the next look.
 type watcher struct {
-	fs        *fsnotify.Watcher
 	sentinels []string
+	// events and errors are those of fs; they block for ever while there is none.
+	events <-chan fsnotify.Event
+	errors <-chan error
+
+	fs *fsnotify.Watcher
 }
 
-func newWatcher(sentinels []string) (*watcher, error) {
+// open starts fsnotify where it is not running.
+func (w *watcher) open() error {
+	if w.fs != nil {
+		return nil
+	}
 	fs, err := fsnotify.NewWatcher()
 	if err != nil {
-		return nil, fmt.Errorf("starting to watch files: %w", err)
+		return fmt.Errorf("starting to watch files: %w", err)
 	}
-	return &watcher{fs, sentinels}, nil
+	w.fs, w.events, w.errors = fs, fs.Events, fs.Errors
+	return nil
+}
+
+func (w *watcher) close() {
+	if w.fs != nil {
+		_ = w.fs.Close()
+	}
 }
 
 // arrange watches the directories as they are now. A watch stays with the
 // directory that it was put on, so it is put again after every change. The error
 // says which sentinel's own directory is not watched, and why.
 func (w *watcher) arrange() error {
+	if err := w.open(); err != nil {
+		return err
+	}
 	var errs []error
 	wanted := map[string]bool{}
 	for _, sentinel := range w.sentinels {

@@ -110,7 +110,11 @@ func (v *DispatcherView) rebooting(r protocol.RebooterStatus) DispatcherStep {
 		Step: protocol.Rebooted, Grant: r.Grant, Done: v.JobSucceeds,
 	}}
 	if v.Job == JobForeign {
-		return DispatcherStep{Grant: r.Grant, Problem: "a Job of that name is there that was not made for this grant" + v.said()}
+		// Its events do not say which node it stands in the way of.
+		return DispatcherStep{
+			Grant: r.Grant, Recheck: 10 * time.Second,
+			Problem: "a Job of that name is there that was not made for this grant" + v.said(),
+		}
 	}
 	if v.JobSucceeds {
 		switch {

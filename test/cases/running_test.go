@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -204,6 +205,36 @@ func TestGarbageInALeaseIsReportedAndItsSlotIsNotGivenToAnybody(t *testing.T) {
 	}
 	_, err = leases.Patch(e.ctx, "default.0", types.MergePatchType, []byte(`{"spec":{"holderIdentity":""}}`), metav1.PatchOptions{})
 	must(t, err)
+}
+
+func TestAJobOfTheRightNameThatIsNotOursIsReportedAndLeadsToNoActionOnThatNodeAndTheOthersGoOn(t *testing.T) {
+	e := start(t, 1, func(s *spec) {
+		maxConcurrent("2")(s)
+		s.Serialization.IgnoreUnavailable = true
+	})
+	e.stubborn("node-a") // so that there is time between the grant and the Job
+	e.touch("node-a")
+	e.untilPhase("node-a", protocol.Draining)
+	g := e.node("node-a").State.Locker.Grant
+	sum := sha256.Sum256([]byte("node-a\n" + g.String()))
+	foreign := fmt.Sprintf("reboot-node-a-%x", sum[:6]) // as the dispatcher will call its own
+	must(t, e.Cluster.ApplyYAML(e.ctx, `{apiVersion: batch/v1, kind: Job, metadata: {name: `+foreign+`, namespace: ganglion-nodes, labels: {ganglion.dev/grant: other.0.1}},
+		spec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}}}`))
+	for _, pod := range e.Sim.Pods("node-a") {
+		if strings.HasPrefix(pod.Name, "stubborn") {
+			must(t, e.Cluster.Admin().CoreV1().Pods(pod.Namespace).Delete(e.ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
+		}
+	}
+	e.untilPhase("node-a", protocol.PhaseReboot)
+	e.untilEvent("node-a", kube.EventRebootStalled, "was not made for this grant")
+	e.addNodes(sim.NodeSpec{Name: "node-b"})
+	e.touch("node-b")
+	e.untilReleased("node-b", protocol.OutcomeRebooted)
+	if e.Sim.Reboots("node-a") != 0 {
+		t.Error("the node was rebooted")
+	}
+	must(t, e.Cluster.Admin().BatchV1().Jobs(protocol.NodesNamespace).Delete(e.ctx, foreign, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}))
+	e.untilReleased("node-a", protocol.OutcomeRebooted)
 }
 
 func TestAGrantThatNoLeaseBacksLeadsToNothingAndIsUndone(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -37,6 +38,9 @@ type dispatcher struct {
 	queue      workqueue.TypedRateLimitingInterface[string]
 	metrics    *metrics
 	now        func() time.Time
+
+	mu       sync.Mutex
+	problems map[string]string // what was last told, by node
 }
 
 // reconcile does what the node asks for now. It returns when to look again, 0
@@ -48,9 +52,7 @@ func (d *dispatcher) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	view, procedure := d.observe(node)
 	step := view.Decide()
-	if step.Problem != "" {
-		d.log.Warn("not acting", zap.String("node", name), zap.String("problem", step.Problem))
-	}
+	d.tellProblem(node, step.Problem)
 	if step.Backed {
 		if err := kube.CheckBacked(ctx, d.client.CoordinationV1().Leases(protocol.SystemNamespace), step.Grant, node); err != nil {
 			if kube.IsUnbacked(err) {
@@ -88,6 +90,25 @@ func (d *dispatcher) reconcile(ctx context.Context, name string) (time.Duration,
 		d.event(node, corev1.EventTypeWarning, kube.EventRebootFailed, step.Status.Reason)
 	}
 	return step.Recheck, nil
+}
+
+// tellProblem says what leads to no action, once until that changes. What cannot be
+// read of the node itself is the locker's to tell.
+func (d *dispatcher) tellProblem(node *protocol.Node, text string) {
+	d.mu.Lock()
+	told := d.problems[node.Name]
+	d.problems[node.Name] = text
+	if text == "" {
+		delete(d.problems, node.Name)
+	}
+	d.mu.Unlock()
+	if text == "" || text == told {
+		return
+	}
+	d.log.Warn("not acting", zap.String("node", node.Name), zap.String("problem", text))
+	if node.Err == nil {
+		d.event(node, corev1.EventTypeWarning, kube.EventRebootStalled, "Nothing is done: "+text)
+	}
 }
 
 // observe gathers what the decision needs. Of a window or a procedure that is not

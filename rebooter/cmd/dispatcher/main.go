@@ -79,6 +79,7 @@ func (o *options) Run(ctx context.Context, env *daemon.Env) error {
 	d := &dispatcher{
 		log: env.Log, client: core, recorder: kube.NewRecorder(ctx, "dispatcher", core.CoreV1()),
 		queue: kube.NewQueue(), metrics: newMetrics(env.Registry), now: time.Now,
+		problems: map[string]string{},
 	}
 	d.nodes = kube.NewTracker(kube.Node, func(o metav1.Object) { d.queue.Add(o.GetName()) })
 	// A Job, and a pod of one, carries the name of its node.
