@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +19,6 @@ import (
 
 	"ganglion.dev/shared/api/v1alpha1"
 	"ganglion.dev/shared/api/v1alpha1/client"
-	"ganglion.dev/shared/connect"
 	"ganglion.dev/shared/kube"
 	"ganglion.dev/shared/protocol"
 	"ganglion.dev/shared/rules"
@@ -99,6 +97,9 @@ func policyOf(w *v1alpha1.NodesMaintenanceWindow) (policy, error) {
 	return p, nil
 }
 
+// preflightTimeout is how long it may be unknown whether a node could be drained.
+const preflightTimeout = time.Minute
+
 // cordon begins a cycle: what can be known to fail is found before the node is touched.
 func (d *drainer) cordon(ctx context.Context, node *protocol.Node, step rules.DrainerStep) (time.Duration, error) {
 	p, err := d.policy(step.Grant)
@@ -117,9 +118,14 @@ func (d *drainer) cordon(ctx context.Context, node *protocol.Node, step rules.Dr
 	}
 	dr.backed = true
 	if !node.State.Cordoned() {
-		if why, err := d.hopeless(ctx, dr, p); err != nil {
+		why, err := d.hopeless(ctx, dr, p)
+		if err != nil && d.now().Sub(dr.began) >= min(p.Timeout, preflightTimeout) {
+			why, err = err.Error(), nil // nobody knows, and others want the slot
+		}
+		if err != nil {
 			return 0, err
-		} else if why != "" {
+		}
+		if why != "" {
 			return 0, d.fail(ctx, node, step, why, false)
 		}
 	}
@@ -188,22 +194,12 @@ func (d *drainer) advance(ctx context.Context, node *protocol.Node, step rules.D
 		dr.backed = true
 	}
 	view := rules.DrainView{Policy: p.DrainPolicy, Elapsed: d.now().Sub(dr.began)}
-	var pods []corev1.Pod
-	var again time.Duration
-	if !p.Skip {
-		if pods, view.Refused, err = dr.left(ctx, d.client, p, false); err != nil {
-			return 0, err
-		}
-		if len(pods) == 0 && view.Refused == "" {
-			// The watch may be behind: nothing is left only where the API server says so.
-			if pods, view.Refused, err = dr.left(ctx, d.client, p, true); err != nil {
-				return 0, err
-			}
-		}
-		if view.Refused == "" && view.Elapsed < p.Timeout {
-			again = d.evictAll(ctx, dr, p, pods)
-		}
-		view.Left = dr.describe(pods)
+	pods, again, err := d.look(ctx, dr, p, &view)
+	switch {
+	case err != nil && view.Elapsed >= p.Timeout:
+		view.Refused = err.Error() // a drain always ends, also one of which nothing is known
+	case err != nil:
+		return 0, err
 	}
 	switch outcome, why := view.Decide(); outcome {
 	case rules.DrainDone:
@@ -224,6 +220,28 @@ func (d *drainer) advance(ctx context.Context, node *protocol.Node, step rules.D
 		again = left
 	}
 	return max(again, time.Millisecond), nil
+}
+
+// look finds out what is left and goes on with its eviction. It returns when the next
+// eviction is due.
+func (d *drainer) look(ctx context.Context, dr *drain, p policy, view *rules.DrainView) (pods []corev1.Pod, again time.Duration, err error) {
+	if p.Skip {
+		return nil, 0, nil
+	}
+	if pods, view.Refused, err = dr.left(ctx, d.client, p, false); err != nil {
+		return nil, 0, err
+	}
+	if len(pods) == 0 && view.Refused == "" {
+		// The watch may be behind: nothing is left only where the API server says so.
+		if pods, view.Refused, err = dr.left(ctx, d.client, p, true); err != nil {
+			return nil, 0, err
+		}
+	}
+	if view.Refused == "" && view.Elapsed < p.Timeout {
+		again = d.evictAll(ctx, dr, p, pods)
+	}
+	view.Left = dr.describe(pods)
+	return pods, again, nil
 }
 
 // evictAll asks for the evictions that are due, and returns when the next one is.
@@ -364,106 +382,4 @@ func retryClaim(err error) (time.Duration, error) {
 
 func (d *drainer) event(node *protocol.Node, kind, reason, message string) {
 	d.recorder.Event(kube.Reference(node), kind, reason, message)
-}
-
-func (d *drainer) drain(node string) *drain {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.drains[node]
-}
-
-// begin claims the node and watches its pods, where that is not so already.
-func (d *drainer) begin(ctx context.Context, node *protocol.Node, g protocol.Grant) (*drain, error) {
-	if dr := d.drain(node.Name); dr != nil {
-		return dr, nil
-	}
-	claim, err := d.claims.take(ctx, node.Name, g)
-	if err != nil {
-		return nil, err
-	}
-	watching, stop := context.WithCancel(d.running)
-	dr := &drain{
-		node: node.Name, grant: g, began: claim.Spec.AcquireTime.Time, claim: claim, stop: stop,
-		attempts:   map[types.UID]*attempt{},
-		daemonSets: map[types.NamespacedName]*appsv1.DaemonSet{},
-	}
-	d.mu.Lock()
-	d.drains[node.Name] = dr
-	d.mu.Unlock()
-	syncing, done := context.WithTimeout(watching, connect.RequestTimeout)
-	defer done()
-	if err := dr.watchPods(watching, syncing, d.client, func() { d.queue.Add(node.Name) }); err != nil {
-		d.end(ctx, node.Name)
-		return nil, err
-	}
-	go d.keepClaim(watching, dr)
-	return dr, nil
-}
-
-// keepClaim renews the claim. Where that fails for as long as the claim lasts,
-// the drain is given up: another replica may be at it.
-func (d *drainer) keepClaim(ctx context.Context, dr *drain) {
-	ticker := time.NewTicker(d.claims.duration / 3)
-	defer ticker.Stop()
-	renewed := d.now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		dr.mu.Lock()
-		claim, err := d.claims.renew(ctx, dr.claim)
-		if err == nil {
-			dr.claim, renewed = claim, d.now()
-		}
-		dr.mu.Unlock()
-		if err != nil && ctx.Err() == nil && (apierrors.IsConflict(err) || d.now().Sub(renewed) > d.claims.duration) {
-			d.log.Warn("giving up a claim", zap.String("node", dr.node), zap.Error(err))
-			d.forget(dr)
-			d.queue.Add(dr.node)
-			return
-		}
-	}
-}
-
-// forget drops the drain without giving its claim back.
-func (d *drainer) forget(dr *drain) {
-	d.mu.Lock()
-	if d.drains[dr.node] == dr {
-		delete(d.drains, dr.node)
-	}
-	d.mu.Unlock()
-	dr.stop()
-	d.metrics.blocked(dr.node, 0)
-}
-
-// end drops the drain and its claim.
-func (d *drainer) end(ctx context.Context, node string) {
-	dr := d.drain(node)
-	if dr == nil {
-		return
-	}
-	d.forget(dr)
-	dr.mu.Lock()
-	defer dr.mu.Unlock()
-	if err := d.claims.end(ctx, dr.claim); err != nil {
-		d.log.Warn("the claim will run out by itself", zap.Error(err))
-	}
-}
-
-// handOver gives all claims to whichever replica is left.
-func (d *drainer) handOver(ctx context.Context) {
-	d.mu.Lock()
-	drains := d.drains
-	d.drains = map[string]*drain{}
-	d.mu.Unlock()
-	for _, dr := range drains {
-		dr.stop()
-		dr.mu.Lock()
-		if err := d.claims.handOver(ctx, dr.claim); err != nil {
-			d.log.Warn("the claim will run out by itself", zap.Error(err))
-		}
-		dr.mu.Unlock()
-	}
 }

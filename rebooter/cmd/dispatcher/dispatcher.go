@@ -168,29 +168,40 @@ func (d *dispatcher) podsOf(job string) []*corev1.Pod {
 func (d *dispatcher) makeJob(ctx context.Context, node *protocol.Node, r protocol.RebooterStatus, p *v1alpha1.RebootProcedure, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, connect.RequestTimeout)
 	defer cancel()
-	job, err := d.client.BatchV1().Jobs(protocol.NodesNamespace).Create(ctx, newJob(p, node, r, timeout+keepRecords), metav1.CreateOptions{})
+	job := newJob(p, node, r, timeout+keepRecords)
+	created, err := d.client.BatchV1().Jobs(protocol.NodesNamespace).Create(ctx, job, metav1.CreateOptions{})
 	switch {
 	case err == nil:
-		d.jobs.Wrote(job, true)
+		d.jobs.Wrote(created, true)
 		d.metrics.jobs.WithLabelValues("created").Inc()
 		d.log.Info("made a Job", zap.String("node", node.Name), zap.String("job", job.Name), zap.Stringer("grant", r.Grant))
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return nil
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
-		// It will not get better by itself, and nothing has begun.
-		status := protocol.RebooterStatus{Step: protocol.Failed, Grant: r.Grant, Reason: "the Job is refused: " + err.Error()}
-		if current, is := d.nodes.Get(node.Name); is {
-			node = current
-		}
-		if err := d.write(ctx, node, status); err != nil {
-			return err
-		}
-		d.metrics.jobs.WithLabelValues("failed").Inc()
-		d.event(node, corev1.EventTypeWarning, kube.EventRebootFailed, status.Reason)
-		return nil
+		return d.refused(ctx, node, r.Grant, job.Name, err)
 	}
 	return fmt.Errorf("making the Job of node %s: %w", node.Name, err)
+}
+
+// refused fails the cycle of a Job that the API server will not have: that does not
+// get better by itself. An earlier try may have made it all the same, its answer
+// lost; then it is there, and goes its way.
+func (d *dispatcher) refused(ctx context.Context, node *protocol.Node, g protocol.Grant, job string, why error) error {
+	_, err := d.client.BatchV1().Jobs(protocol.NodesNamespace).Get(ctx, job, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	if current, is := d.nodes.Get(node.Name); is {
+		node = current
+	}
+	status := protocol.RebooterStatus{Step: protocol.Failed, Grant: g, Reason: "the Job is refused: " + why.Error()}
+	if err := d.write(ctx, node, status); err != nil {
+		return err
+	}
+	d.metrics.jobs.WithLabelValues("failed").Inc()
+	d.event(node, corev1.EventTypeWarning, kube.EventRebootFailed, status.Reason)
+	return nil
 }
 
 // stopJob deletes a Job and its pods, in the foreground: it is there until they
