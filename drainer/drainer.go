@@ -258,6 +258,9 @@ func (d *drainer) evictAll(ctx context.Context, dr *drain, p policy, pods []core
 		}
 		if pod.DeletionTimestamp != nil {
 			a.text = "terminating"
+			if p.skipTerminating > 0 { // no event tells that its time is up
+				again = soonest(again, pod.DeletionTimestamp.Add(p.skipTerminating+time.Second).Sub(d.now()))
+			}
 			continue
 		}
 		if wait := a.next.Sub(d.now()); wait <= 0 {
@@ -271,9 +274,7 @@ func (d *drainer) evictAll(ctx context.Context, dr *drain, p policy, pods []core
 				d.log.Warn("evicting", zap.String("node", dr.node), zap.String("pod", podName(pod)), zap.String("error", a.text))
 			}
 		}
-		if wait := a.next.Sub(d.now()); again == 0 || wait < again {
-			again = max(wait, time.Millisecond)
-		}
+		again = soonest(again, a.next.Sub(d.now()))
 	}
 	for uid := range dr.attempts {
 		if !there[uid] {
@@ -281,6 +282,15 @@ func (d *drainer) evictAll(ctx context.Context, dr *drain, p policy, pods []core
 		}
 	}
 	return again
+}
+
+// soonest is the shorter of two waits, of which 0 is none.
+func soonest(a, b time.Duration) time.Duration {
+	b = max(b, time.Millisecond)
+	if a == 0 {
+		return b
+	}
+	return min(a, b)
 }
 
 // describe names what is left, and what holds it up.

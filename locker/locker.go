@@ -84,6 +84,7 @@ func (l *locker) lead(ctx context.Context) {
 		}
 		again := l.pass(ctx)
 		for again == 0 && ctx.Err() == nil {
+			l.health.Beat("leader", 3*beatEvery)
 			again = l.pass(ctx)
 		}
 		recheck.Reset(again)

@@ -326,8 +326,8 @@ type Drain struct {
 	// Only these pods are evicted. Absent: all.
 	// +optional
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
-	// Pods that have been terminating for longer than this are not waited for.
-	// Whole seconds. Default 0s: all are.
+	// Pods that are still there so long after their grace period has ended are not
+	// waited for. Whole seconds. Default 0s: all are.
 	// +optional
 	// +kubebuilder:default="0s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="skipWaitForDeleteTimeout: must not be negative"
