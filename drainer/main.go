@@ -10,10 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"ganglion.dev/shared/api/v1alpha1"
-	"ganglion.dev/shared/api/v1alpha1/client"
 	"ganglion.dev/shared/connect"
 	"ganglion.dev/shared/daemon"
 	"ganglion.dev/shared/kube"
@@ -55,47 +53,30 @@ func (o *options) Validate() []error {
 }
 
 // rights are what deploy/base/drainer grants.
-func rights() []connect.Right {
-	var all []connect.Right
-	for _, r := range [][]connect.Right{
-		connect.Rights("", "nodes", "", "", "list", "watch", "patch"),
-		connect.Rights("", "pods", "", "", "list", "watch"),
-		connect.Rights("", "pods", "eviction", "", "create"),
-		connect.Rights("apps", "daemonsets", "", "", "get"),
-		connect.Rights("coordination.k8s.io", "leases", "", protocol.SystemNamespace, "get", "create", "update", "delete"),
-		connect.Rights(protocol.Domain, "nodesmaintenancewindows", "", "", "list", "watch"),
-		connect.Rights(protocol.Domain, "rebootprocedures", "", protocol.NodesNamespace, "get"),
-		connect.Rights("", "events", "", metav1.NamespaceDefault, "create", "patch"),
-	} {
-		all = append(all, r...)
-	}
-	return all
+var rights = [][]connect.Right{
+	connect.Rights("", "nodes", "", "", "list", "watch", "patch"),
+	connect.Rights("", "pods", "", "", "list", "watch"),
+	connect.Rights("", "pods", "eviction", "", "create"),
+	connect.Rights("apps", "daemonsets", "", "", "get"),
+	connect.Rights("coordination.k8s.io", "leases", "", protocol.SystemNamespace, "get", "create", "update", "delete"),
+	connect.Rights(protocol.Domain, "nodesmaintenancewindows", "", "", "list", "watch"),
+	connect.Rights(protocol.Domain, "rebootprocedures", "", protocol.NodesNamespace, "get"),
+	connect.Rights("", "events", "", metav1.NamespaceDefault, "create", "patch"),
 }
 
 // Run implements daemon.Component.
 func (o *options) Run(ctx context.Context, env *daemon.Env) error {
-	config, err := connect.Config(o.Name(), env.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	if err := connect.AwaitRights(ctx, env, config, rights()); err != nil {
-		return err
-	}
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("making the client: %w", err)
-	}
-	ours, err := client.New(config)
+	api, err := kube.Connect(ctx, env, o.Name(), rights...)
 	if err != nil {
 		return err
 	}
 	d := &drainer{
-		log: env.Log, client: core, procedures: ours.Procedures(protocol.NodesNamespace),
-		recorder: kube.NewRecorder(ctx, o.Name(), core.CoreV1()),
+		log: env.Log, client: api.Core, procedures: api.Ours.Procedures(protocol.NodesNamespace),
+		recorder: api.Recorder,
 		queue:    kube.NewQueue(), metrics: newMetrics(env.Registry), now: time.Now,
 		running: ctx, drains: map[string]*drain{},
 		claims: &claims{
-			leases:   core.CoordinationV1().Leases(protocol.SystemNamespace),
+			leases:   api.Core.CoordinationV1().Leases(protocol.SystemNamespace),
 			identity: o.identity, duration: o.claim, now: time.Now,
 		},
 	}
@@ -108,8 +89,8 @@ func (o *options) Run(ctx context.Context, env *daemon.Env) error {
 		}
 	})
 	err = kube.AwaitSync(ctx, env,
-		kube.Follow(ctx, kube.WatchNodes(core), &corev1.Node{}, kube.TrimNode, d.nodes.Handler()),
-		kube.Follow(ctx, ours.WatchWindows(), &v1alpha1.NodesMaintenanceWindow{}, nil, d.windows.Handler()),
+		kube.Follow(ctx, kube.WatchNodes(api.Core), &corev1.Node{}, kube.TrimNode, d.nodes.Handler()),
+		kube.Follow(ctx, api.Ours.WatchWindows(), &v1alpha1.NodesMaintenanceWindow{}, nil, d.windows.Handler()),
 	)
 	if err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -20,7 +19,6 @@ import (
 	"go.uber.org/zap"
 
 	"ganglion.dev/shared/api/v1alpha1"
-	"ganglion.dev/shared/api/v1alpha1/client"
 	"ganglion.dev/shared/connect"
 	"ganglion.dev/shared/daemon"
 	"ganglion.dev/shared/kube"
@@ -73,35 +71,23 @@ func (o *options) Validate() []error {
 }
 
 // rights are what deploy/base/locker grants.
-func rights() []connect.Right {
-	events := connect.Rights("", "events", "", metav1.NamespaceDefault, "create", "patch")
-	nodes := connect.Rights("", "nodes", "", "", "get", "list", "watch", "patch")
-	leases := connect.Rights("coordination.k8s.io", "leases", "", protocol.SystemNamespace, "get", "list", "watch", "create", "update")
-	windows := connect.Rights(protocol.Domain, "nodesmaintenancewindows", "", "", "list", "watch")
-	status := connect.Rights(protocol.Domain, "nodesmaintenancewindows", "status", "", "update")
-	return append(append(append(append(nodes, leases...), windows...), status...), events...)
+var rights = [][]connect.Right{
+	connect.Rights("", "nodes", "", "", "get", "list", "watch", "patch"),
+	connect.Rights("coordination.k8s.io", "leases", "", protocol.SystemNamespace, "get", "list", "watch", "create", "update"),
+	connect.Rights(protocol.Domain, "nodesmaintenancewindows", "", "", "list", "watch"),
+	connect.Rights(protocol.Domain, "nodesmaintenancewindows", "status", "", "update"),
+	connect.Rights("", "events", "", metav1.NamespaceDefault, "create", "patch"),
 }
 
 // Run implements daemon.Component.
 func (o *options) Run(ctx context.Context, env *daemon.Env) error {
-	config, err := connect.Config(o.Name(), env.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	if err := connect.AwaitRights(ctx, env, config, rights()); err != nil {
-		return err
-	}
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("making the client: %w", err)
-	}
-	ours, err := client.New(config)
+	api, err := kube.Connect(ctx, env, o.Name(), rights...)
 	if err != nil {
 		return err
 	}
 	l := &locker{
-		log: env.Log, health: env.Health, client: core,
-		recorder: kube.NewRecorder(ctx, o.Name(), core.CoreV1()),
+		log: env.Log, health: env.Health, client: api.Core,
+		recorder: api.Recorder,
 		backoff:  rules.Backoff{Base: o.backoff, Max: o.backoffMax},
 		period:   o.period, metrics: newMetrics(env.Registry), now: time.Now,
 		changed: make(chan struct{}, 1),
@@ -111,14 +97,14 @@ func (o *options) Run(ctx context.Context, env *daemon.Env) error {
 	l.leases = kube.NewTracker(func(lease *coordinationv1.Lease) slotLease { return slotLease{kube.Lease(lease), lease} }, wake)
 	l.windows = kube.NewTracker(kube.Window, wake)
 	l.explain = &explainer{
-		log: env.Log, recorder: l.recorder, windows: l.windows, api: ours.Windows(), metrics: l.metrics, now: time.Now,
+		log: env.Log, recorder: l.recorder, windows: l.windows, api: api.Ours.Windows(), metrics: l.metrics, now: time.Now,
 	}
-	slots := cache.NewFilteredListWatchFromClient(core.CoordinationV1().RESTClient(), "leases", protocol.SystemNamespace,
+	slots := cache.NewFilteredListWatchFromClient(api.Core.CoordinationV1().RESTClient(), "leases", protocol.SystemNamespace,
 		func(options *metav1.ListOptions) { options.LabelSelector = protocol.WindowKey })
 	err = kube.AwaitSync(ctx, env,
-		kube.Follow(ctx, kube.WatchNodes(core), &corev1.Node{}, kube.TrimNode, l.nodes.Handler()),
+		kube.Follow(ctx, kube.WatchNodes(api.Core), &corev1.Node{}, kube.TrimNode, l.nodes.Handler()),
 		kube.Follow(ctx, slots, &coordinationv1.Lease{}, nil, l.leases.Handler()),
-		kube.Follow(ctx, ours.WatchWindows(), &v1alpha1.NodesMaintenanceWindow{}, nil, l.windows.Handler()),
+		kube.Follow(ctx, api.Ours.WatchWindows(), &v1alpha1.NodesMaintenanceWindow{}, nil, l.windows.Handler()),
 	)
 	if err != nil {
 		return err

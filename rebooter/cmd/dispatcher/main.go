@@ -10,12 +10,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"ganglion.dev/shared/api/v1alpha1"
-	"ganglion.dev/shared/api/v1alpha1/client"
 	"ganglion.dev/shared/connect"
 	"ganglion.dev/shared/daemon"
 	"ganglion.dev/shared/kube"
@@ -43,41 +41,24 @@ func (o *options) Validate() []error {
 }
 
 // rights are what deploy/base/dispatcher grants.
-func rights() []connect.Right {
-	var all []connect.Right
-	for _, r := range [][]connect.Right{
-		connect.Rights("", "nodes", "", "", "list", "watch", "patch"),
-		connect.Rights("coordination.k8s.io", "leases", "", protocol.SystemNamespace, "get"),
-		connect.Rights("batch", "jobs", "", protocol.NodesNamespace, "list", "watch", "create", "delete"),
-		connect.Rights("", "pods", "", protocol.NodesNamespace, "list", "watch"),
-		connect.Rights(protocol.Domain, "nodesmaintenancewindows", "", "", "list", "watch"),
-		connect.Rights(protocol.Domain, "rebootprocedures", "", protocol.NodesNamespace, "list", "watch"),
-		connect.Rights("", "events", "", metav1.NamespaceDefault, "create", "patch"),
-	} {
-		all = append(all, r...)
-	}
-	return all
+var rights = [][]connect.Right{
+	connect.Rights("", "nodes", "", "", "list", "watch", "patch"),
+	connect.Rights("coordination.k8s.io", "leases", "", protocol.SystemNamespace, "get"),
+	connect.Rights("batch", "jobs", "", protocol.NodesNamespace, "list", "watch", "create", "delete"),
+	connect.Rights("", "pods", "", protocol.NodesNamespace, "list", "watch"),
+	connect.Rights(protocol.Domain, "nodesmaintenancewindows", "", "", "list", "watch"),
+	connect.Rights(protocol.Domain, "rebootprocedures", "", protocol.NodesNamespace, "list", "watch"),
+	connect.Rights("", "events", "", metav1.NamespaceDefault, "create", "patch"),
 }
 
 // Run implements daemon.Component.
 func (o *options) Run(ctx context.Context, env *daemon.Env) error {
-	config, err := connect.Config(o.Name(), env.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	if err := connect.AwaitRights(ctx, env, config, rights()); err != nil {
-		return err
-	}
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("making the client: %w", err)
-	}
-	ours, err := client.New(config)
+	api, err := kube.Connect(ctx, env, o.Name(), rights...)
 	if err != nil {
 		return err
 	}
 	d := &dispatcher{
-		log: env.Log, client: core, recorder: kube.NewRecorder(ctx, "dispatcher", core.CoreV1()),
+		log: env.Log, client: api.Core, recorder: api.Recorder,
 		queue: kube.NewQueue(), metrics: newMetrics(env.Registry), now: time.Now,
 		problems: map[string]string{},
 	}
@@ -101,11 +82,11 @@ func (o *options) Run(ctx context.Context, env *daemon.Env) error {
 		return p
 	}, inFlight)
 	err = kube.AwaitSync(ctx, env,
-		kube.Follow(ctx, kube.WatchNodes(core), &corev1.Node{}, kube.TrimNode, d.nodes.Handler()),
-		kube.Follow(ctx, watchGrants(core.BatchV1().RESTClient(), "jobs"), &batchv1.Job{}, nil, d.jobs.Handler()),
-		kube.Follow(ctx, watchGrants(core.CoreV1().RESTClient(), "pods"), &corev1.Pod{}, nil, d.pods.Handler()),
-		kube.Follow(ctx, ours.WatchWindows(), &v1alpha1.NodesMaintenanceWindow{}, nil, d.windows.Handler()),
-		kube.Follow(ctx, ours.WatchProcedures(protocol.NodesNamespace), &v1alpha1.RebootProcedure{}, nil, d.procedures.Handler()),
+		kube.Follow(ctx, kube.WatchNodes(api.Core), &corev1.Node{}, kube.TrimNode, d.nodes.Handler()),
+		kube.Follow(ctx, watchGrants(api.Core.BatchV1().RESTClient(), "jobs"), &batchv1.Job{}, nil, d.jobs.Handler()),
+		kube.Follow(ctx, watchGrants(api.Core.CoreV1().RESTClient(), "pods"), &corev1.Pod{}, nil, d.pods.Handler()),
+		kube.Follow(ctx, api.Ours.WatchWindows(), &v1alpha1.NodesMaintenanceWindow{}, nil, d.windows.Handler()),
+		kube.Follow(ctx, api.Ours.WatchProcedures(protocol.NodesNamespace), &v1alpha1.RebootProcedure{}, nil, d.procedures.Handler()),
 	)
 	if err != nil {
 		return err
