@@ -10,9 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"ganglion.dev/shared/connect"
 	"ganglion.dev/shared/daemon"
 	"ganglion.dev/shared/need"
 )
@@ -34,11 +34,14 @@ type detector struct {
 	watch   *watcher
 	metrics *metrics
 
-	seen  need.Seen
-	have  need.Key // the key as last read or written
-	known bool     // whether have is to be relied on
+	seen    need.Seen
+	have    need.Key // the key as last read or written
+	known   bool     // whether have is to be relied on
+	allowed bool     // whether all rights were there
 
-	trouble   string // what was last told of what cannot be read
+	trouble   string    // what was last told of what cannot be read
+	notBefore time.Time // when the API server may be asked again
+	untold    []event   // that the API server has not got yet
 	lastWrite time.Time
 	backoff   wait.Backoff
 }
@@ -76,7 +79,7 @@ func (d *detector) run(ctx context.Context) {
 	defer beat.Stop()
 	due := time.NewTimer(0) // fires when the key is to be brought into line
 	defer due.Stop()
-	d.look(ctx)
+	d.look()
 	for {
 		d.health.Beat("watch", 3*beatEvery)
 		select {
@@ -86,18 +89,18 @@ func (d *detector) run(ctx context.Context) {
 			if !d.watch.matters(event) {
 				continue
 			}
-			d.look(ctx)
+			d.look()
 		case err := <-d.watch.errors:
 			d.log.Warn("events were lost, looking again", zap.Error(err))
-			d.look(ctx)
+			d.look()
 		case <-recheck.C:
-			d.look(ctx)
+			d.look()
 		case <-period.C:
 			d.known = false // somebody may have changed it
 		case <-beat.C:
 			continue
 		case <-due.C:
-			d.look(ctx)
+			d.look()
 		}
 		if again := d.keep(ctx); again > 0 {
 			due.Reset(again)
@@ -106,7 +109,7 @@ func (d *detector) run(ctx context.Context) {
 }
 
 // look finds out what the sentinels say.
-func (d *detector) look(ctx context.Context) {
+func (d *detector) look() {
 	watchErr := d.watch.arrange()
 	verdicts := make([]need.Verdict, 0, len(d.sentinels.Values))
 	errs := []error{watchErr}
@@ -129,11 +132,11 @@ func (d *detector) look(ctx context.Context) {
 	case need.NotRequired:
 		d.metrics.required.Set(0)
 	}
-	d.tellTrouble(ctx, errors.Join(errs...))
+	d.tellTrouble(errors.Join(errs...))
 }
 
 // tellTrouble says what cannot be read, once until that changes.
-func (d *detector) tellTrouble(ctx context.Context, err error) {
+func (d *detector) tellTrouble(err error) {
 	d.health.SetReady("sentinels", err)
 	text := ""
 	if err != nil {
@@ -153,12 +156,15 @@ func (d *detector) tellTrouble(ctx context.Context, err error) {
 		return
 	}
 	d.log.Warn("cannot tell whether a reboot is required; the key stays as it is", zap.Error(err))
-	d.event(ctx, corev1.EventTypeWarning, "SentinelUnreadable", text)
+	d.tell(warning, "SentinelUnreadable", text)
 }
 
 // keep brings the key into line. It returns when to try again, 0 where there is
 // nothing left to do.
 func (d *detector) keep(ctx context.Context) time.Duration {
+	if wait := time.Until(d.notBefore); wait > 0 {
+		return wait
+	}
 	if err := d.bringIntoLine(ctx); err != nil {
 		if ctx.Err() != nil {
 			return 0
@@ -166,7 +172,9 @@ func (d *detector) keep(ctx context.Context) time.Duration {
 		d.known = false // a write that got no answer may have taken effect
 		d.log.Warn("will try again", zap.Error(err))
 		d.health.SetReady("node", err)
-		return max(d.backoff.Step(), writeEvery)
+		wait := max(d.backoff.Step(), writeEvery)
+		d.notBefore = time.Now().Add(wait)
+		return wait
 	}
 	d.backoff = newBackoff()
 	d.health.SetReady("node", nil)
@@ -177,6 +185,12 @@ func (d *detector) keep(ctx context.Context) time.Duration {
 }
 
 func (d *detector) bringIntoLine(ctx context.Context) error {
+	if !d.allowed {
+		if err := connect.MissingRights(ctx, d.node.rest, rights); err != nil {
+			return err
+		}
+		d.allowed = true
+	}
 	if !d.known {
 		have, err := d.node.read(ctx)
 		if err != nil {
@@ -186,7 +200,7 @@ func (d *detector) bringIntoLine(ctx context.Context) error {
 	}
 	want, change := need.Decide(d.seen, d.have, time.Now())
 	if !change || time.Since(d.lastWrite) < writeEvery {
-		return nil
+		return d.flush(ctx)
 	}
 	d.lastWrite = time.Now()
 	if err := d.node.write(ctx, want); err != nil {
@@ -197,15 +211,27 @@ func (d *detector) bringIntoLine(ctx context.Context) error {
 	d.log.Info("wrote", zap.String("key", d.node.key), zap.Bool("required", want.There), zap.String("value", want.Value))
 	switch {
 	case want.There && !had.There:
-		d.event(ctx, corev1.EventTypeNormal, "RebootRequired", fmt.Sprintf("%s: %s", d.node.key, d.seen.Reason))
+		d.tell(normal, "RebootRequired", fmt.Sprintf("%s: %s", d.node.key, d.seen.Reason))
 	case !want.There:
-		d.event(ctx, corev1.EventTypeNormal, "RebootNoLongerRequired", d.node.key+": no sentinel is there any more")
+		d.tell(normal, "RebootNoLongerRequired", d.node.key+": no sentinel is there any more")
 	}
-	return nil
+	return d.flush(ctx)
 }
 
-func (d *detector) event(ctx context.Context, kind, reason, message string) {
-	if err := d.node.record(ctx, kind, reason, message); err != nil {
-		d.log.Warn("nobody will see this Event", zap.Error(err))
+// tell keeps an Event for the API server. While it does not answer, the last one of
+// each reason is kept.
+func (d *detector) tell(kind, reason, message string) {
+	d.untold = slices.DeleteFunc(d.untold, func(e event) bool { return e.Reason == reason })
+	d.untold = append(d.untold, d.node.newEvent(time.Now(), kind, reason, message))
+}
+
+// flush records the Events that the API server has not got yet.
+func (d *detector) flush(ctx context.Context) error {
+	for len(d.untold) > 0 {
+		if err := d.node.record(ctx, d.untold[0]); err != nil {
+			return err
+		}
+		d.untold = d.untold[1:]
 	}
+	return nil
 }

@@ -79,7 +79,7 @@ func (o *options) Run(ctx context.Context, env *daemon.Env) error {
 	if err != nil {
 		return err
 	}
-	node, err := newNodeClient(config, o.nodeName, protocol.NeedPrefix+o.name)
+	client, err := connect.REST(config)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,8 @@ func (o *options) Run(ctx context.Context, env *daemon.Env) error {
 	defer watch.close()
 	env.Health.Need("node")
 	d := &detector{
-		options: *o, log: env.Log, health: env.Health, node: node, bootID: bootID, watch: watch,
+		options: *o, log: env.Log, health: env.Health, bootID: bootID, watch: watch,
+		node:    &nodeClient{rest: client, node: o.nodeName, key: protocol.NeedPrefix + o.name},
 		metrics: newMetrics(env.Registry, o.nodeName, o.name), backoff: newBackoff(),
 	}
 	d.run(ctx)

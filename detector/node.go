@@ -6,15 +6,19 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"ganglion.dev/shared/connect"
 	"ganglion.dev/shared/need"
+)
+
+// rights are all that it must be allowed to do.
+var rights = connect.All(
+	connect.Rights("", "nodes", "", "", "get", "patch"),
+	connect.Rights("", "events", "", metav1.NamespaceDefault, "create"),
 )
 
 // nodeClient reads and writes one key of one Node.
@@ -25,31 +29,13 @@ type nodeClient struct {
 	uid  types.UID // of the Node as last seen
 }
 
-func newNodeClient(config *rest.Config, node, key string) (*nodeClient, error) {
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering the core types: %w", err)
-	}
-	config = rest.CopyConfig(config)
-	config.APIPath = "/api"
-	config.GroupVersion = &corev1.SchemeGroupVersion
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("making the client: %w", err)
-	}
-	return &nodeClient{rest: client, node: node, key: key}, nil
-}
-
 // read is the key as it stands.
 func (c *nodeClient) read(ctx context.Context) (need.Key, error) {
-	ctx, cancel := context.WithTimeout(ctx, connect.RequestTimeout)
-	defer cancel()
-	node := &metav1.PartialObjectMetadata{}
-	if err := c.do(ctx, c.rest.Get(), node); err != nil {
+	key, err := c.do(ctx, c.rest.Get())
+	if err != nil {
 		return need.Key{}, fmt.Errorf("reading node %s: %w", c.node, err)
 	}
-	return c.keyOf(node), nil
+	return key, nil
 }
 
 // write makes the key what it has to be. No other key is touched, so there is
@@ -63,47 +49,91 @@ func (c *nodeClient) write(ctx context.Context, key need.Key) error {
 	if err != nil {
 		return fmt.Errorf("rendering the patch: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, connect.RequestTimeout)
-	defer cancel()
-	node := &metav1.PartialObjectMetadata{}
-	if err := c.do(ctx, c.rest.Patch(types.MergePatchType).Body(patch), node); err != nil {
+	if _, err := c.do(ctx, c.rest.Patch(types.MergePatchType).Body(patch)); err != nil {
 		return fmt.Errorf("patching node %s: %w", c.node, err)
 	}
-	c.keyOf(node)
 	return nil
 }
 
 // do asks for the metadata alone: a Node of a real cluster is 10 KiB and more.
-func (c *nodeClient) do(ctx context.Context, request *rest.Request, into *metav1.PartialObjectMetadata) error {
-	body, err := request.Resource("nodes").Name(c.node).
-		SetHeader("Accept", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json").
-		Do(ctx).Raw()
+func (c *nodeClient) do(ctx context.Context, request *rest.Request) (need.Key, error) {
+	body, err := connect.Ask(ctx, request.Resource("nodes").Name(c.node).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"))
 	if err != nil {
-		return err
+		return need.Key{}, err
 	}
-	return json.Unmarshal(body, into)
+	var node struct {
+		Metadata struct {
+			UID         types.UID         `json:"uid"`
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(body, &node); err != nil {
+		return need.Key{}, fmt.Errorf("reading the answer: %w", err)
+	}
+	c.uid = node.Metadata.UID
+	value, there := node.Metadata.Annotations[c.key]
+	return need.Key{There: there, Value: value}, nil
 }
 
-func (c *nodeClient) keyOf(node *metav1.PartialObjectMetadata) need.Key {
-	c.uid = node.UID
-	value, there := node.Annotations[c.key]
-	return need.Key{There: there, Value: value}
+// The types of Events.
+const (
+	normal  = "Normal"
+	warning = "Warning"
+)
+
+// event is what is written of an Event of the core API, version v1.
+type event struct {
+	Metadata       metadata  `json:"metadata"`
+	InvolvedObject reference `json:"involvedObject"`
+	Type           string    `json:"type"`
+	Reason         string    `json:"reason"`
+	Message        string    `json:"message"`
+	Source         source    `json:"source"`
+	FirstTimestamp time.Time `json:"firstTimestamp"`
+	LastTimestamp  time.Time `json:"lastTimestamp"`
+	Count          int       `json:"count"`
 }
 
-// record writes an Event on the node. Nothing depends on it.
-func (c *nodeClient) record(ctx context.Context, kind, reason, message string) error {
-	now := metav1.Now()
-	event := &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Name: fmt.Sprintf("%.200s.%x", c.node, now.UnixNano()), Namespace: metav1.NamespaceDefault},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: c.node, UID: c.uid},
-		Type:           kind, Reason: reason, Message: message,
-		Source:         corev1.EventSource{Component: "ganglion-detector", Host: c.node},
+type metadata struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+}
+
+type reference struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Name       string    `json:"name"`
+	UID        types.UID `json:"uid"`
+}
+
+type source struct {
+	Component string `json:"component"`
+	Host      string `json:"host"`
+}
+
+// newEvent tells of something that happened now to the node.
+func (c *nodeClient) newEvent(now time.Time, kind, reason, message string) event {
+	now = now.UTC().Truncate(time.Second)
+	return event{
+		Metadata: metadata{Name: fmt.Sprintf("%.200s.%x", c.node, time.Now().UnixNano()), Namespace: metav1.NamespaceDefault},
+		Type:     kind, Reason: reason, Message: fmt.Sprintf("%.1024s", message),
+		Source:         source{Component: "ganglion-detector", Host: c.node},
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	if err := c.rest.Post().Namespace(event.Namespace).Resource("events").Body(event).Do(ctx).Error(); err != nil {
-		return fmt.Errorf("recording the Event %s: %w", reason, err)
+}
+
+// record writes an Event on the node. An Event that the API server will not have is
+// dropped, since nothing depends on it: the error is one that may pass.
+func (c *nodeClient) record(ctx context.Context, e event) error {
+	e.InvolvedObject = reference{APIVersion: "v1", Kind: "Node", Name: c.node, UID: c.uid}
+	body, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("rendering the Event %s: %w", e.Reason, err)
 	}
-	return nil
+	_, err = connect.Ask(ctx, c.rest.Post().Namespace(e.Metadata.Namespace).Resource("events").Body(body))
+	if err == nil || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return fmt.Errorf("recording the Event %s: %w", e.Reason, err)
 }

@@ -2,13 +2,12 @@ package connect
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
@@ -46,18 +45,21 @@ func Rights(group, resource, subresource, namespace string, verbs ...string) []R
 	return rights
 }
 
+// All is the rights of several lists.
+func All(lists ...[]Right) []Right { return slices.Concat(lists...) }
+
 // AwaitRights returns when the daemon has all the rights that it needs. Until
 // then it names those that are missing, in the log and in /readyz, and asks
 // again, less and less often.
 func AwaitRights(ctx context.Context, env *daemon.Env, config *rest.Config, rights []Right) error {
 	env.Health.Need("rights")
-	client, err := reviewClient(config)
+	client, err := REST(config)
 	if err != nil {
 		return err
 	}
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 6, Cap: 30 * time.Second}
 	for {
-		err := missingRights(ctx, client, rights)
+		err := MissingRights(ctx, client, rights)
 		env.Health.SetReady("rights", err)
 		if err == nil {
 			return nil
@@ -74,39 +76,50 @@ func AwaitRights(ctx context.Context, env *daemon.Env, config *rest.Config, righ
 	}
 }
 
-func reviewClient(config *rest.Config) (*rest.RESTClient, error) {
-	scheme := runtime.NewScheme()
-	if err := authorizationv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering the types of access reviews: %w", err)
-	}
-	config = rest.CopyConfig(config)
-	config.APIPath = "/apis"
-	config.GroupVersion = &authorizationv1.SchemeGroupVersion
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("making the client of access reviews: %w", err)
-	}
-	return client, nil
-}
-
-func missingRights(ctx context.Context, client *rest.RESTClient, rights []Right) error {
+// MissingRights is an error that names every right that is missing, or says that
+// this could not be found out.
+func MissingRights(ctx context.Context, client *rest.RESTClient, rights []Right) error {
 	var errs []error
 	for _, r := range rights {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: r.Namespace, Verb: r.Verb, Group: r.Group, Resource: r.Resource, Subresource: r.Subresource,
-			},
-		}}
-		answer := &authorizationv1.SelfSubjectAccessReview{}
-		err := client.Post().Resource("selfsubjectaccessreviews").Timeout(RequestTimeout).
-			Body(review).Do(ctx).Into(answer)
+		allowed, err := review(ctx, client, r)
 		switch {
 		case err != nil:
 			return fmt.Errorf("asking for the right to %s: %w", r, err)
-		case !answer.Status.Allowed:
+		case !allowed:
 			errs = append(errs, fmt.Errorf("missing right: %s", r))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// accessReview is what is needed here of a SelfSubjectAccessReview of
+// authorization.k8s.io/v1.
+type accessReview struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Spec       struct {
+		ResourceAttributes map[string]string `json:"resourceAttributes"`
+	} `json:"spec"`
+	Status struct {
+		Allowed bool `json:"allowed"`
+	} `json:"status"`
+}
+
+// review asks the API server whether the daemon has the right.
+func review(ctx context.Context, client *rest.RESTClient, r Right) (bool, error) {
+	question := accessReview{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}
+	question.Spec.ResourceAttributes = map[string]string{
+		"namespace": r.Namespace, "verb": r.Verb, "group": r.Group, "resource": r.Resource, "subresource": r.Subresource,
+	}
+	body, err := json.Marshal(question)
+	if err != nil {
+		return false, err
+	}
+	answer, err := Ask(ctx, client.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").Body(body))
+	if err != nil {
+		return false, err
+	}
+	var given accessReview
+	err = json.Unmarshal(answer, &given)
+	return given.Status.Allowed, err
 }

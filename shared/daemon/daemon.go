@@ -16,7 +16,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 )
 
@@ -114,7 +113,7 @@ func serve(ctx context.Context, c Component, o Options, log *zap.Logger) error {
 		return fmt.Errorf("opening the port of --listen: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(env.Registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", metrics(env.Registry))
 	mux.Handle("GET /healthz", probe(env.Health.Alive))
 	mux.Handle("GET /readyz", probe(env.Health.Ready))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}

@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
@@ -26,7 +25,7 @@ func Connect(ctx context.Context, env *daemon.Env, component string, rights ...[
 	if err != nil {
 		return nil, err
 	}
-	if err := connect.AwaitRights(ctx, env, config, slices.Concat(rights...)); err != nil {
+	if err := connect.AwaitRights(ctx, env, config, connect.All(rights...)); err != nil {
 		return nil, err
 	}
 	core, err := kubernetes.NewForConfig(config)

@@ -107,7 +107,7 @@ func TestC25UnreadableIsNotAbsentTheKeyStaysTheMetricAndAnEventSaySo(t *testing.
 	must(t, os.Rename(dir, dir+".away"))
 	e.untilEvent("node-a", "SentinelUnreadable", "no such file or directory")
 	e.until("the metric to say so", func() bool {
-		return strings.Contains(e.scrape(e.Sim.Detector("node-a"), "/metrics"), "ganglion_detector_watch_healthy 0")
+		return strings.Contains(e.scrape(e.Sim.Detector("node-a"), "/metrics"), "\nganglion_detector_watch_healthy 0\n")
 	})
 	if ready := e.scrape(e.Sim.Detector("node-a"), "/readyz"); !strings.Contains(ready, "sentinels") {
 		t.Errorf("/readyz says %q", ready)
@@ -117,7 +117,7 @@ func TestC25UnreadableIsNotAbsentTheKeyStaysTheMetricAndAnEventSaySo(t *testing.
 	must(t, e.Sim.RemoveSentinel("node-a"))
 	e.untilNeeded(false)
 	e.until("the metric to say that all is well", func() bool {
-		return strings.Contains(e.scrape(e.Sim.Detector("node-a"), "/metrics"), "ganglion_detector_watch_healthy 1")
+		return strings.Contains(e.scrape(e.Sim.Detector("node-a"), "/metrics"), "\nganglion_detector_watch_healthy 1\n")
 	})
 }
 
