@@ -29,10 +29,9 @@ test: ## Run all tests, those of the whole system on a real control plane too.
 	go test $(RACE) $(TESTFLAGS) -timeout 40m -p 1 ./test/...
 
 .PHONY: bench
-bench: ## Measure: the decision over 5000 nodes, and the size of the binaries.
+bench: ## Measure, on a real control plane and for minutes. ARGS="-only detector"
 	@go test -run '^$$' -bench . -benchmem ./shared/...
-	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; \
-	CGO_ENABLED=0 go build -trimpath -ldflags='-s -w' -o "$$dir" ./detector ./locker ./drainer ./rebooter/cmd/... && ls -l "$$dir"
+	@go run ./test/bench $(ARGS)
 
 ##@ Use it
 
@@ -47,8 +46,12 @@ manifests: $(BIN)/ko ## Print what to apply, with images built by ko. OVERLAY=de
 ##@ Change it
 
 .PHONY: verify
-verify: $(BIN)/staticcheck ## Check format, vet, lint, generated files, versions, and that each module builds alone.
+verify: $(BIN)/staticcheck $(if $(GOVULNDB),vuln) ## Check format, vet, lint, generated files, versions, and that each module builds alone.
 	@test/scripts/verify.sh $(BIN) $(MODULES)
+
+.PHONY: vuln
+vuln: $(BIN)/govulncheck ## Look for known vulnerabilities in what the binaries call. GOVULNDB names the database
+	@for m in $(MODULES); do (cd $$m && GOWORK=off $(BIN)/govulncheck $(if $(GOVULNDB),-db=$(GOVULNDB)) ./...) || exit 1; done
 
 .PHONY: fix
 fix: generate ## Do what verify asks for, as far as a program can.
@@ -64,6 +67,8 @@ generate: $(BIN)/controller-gen $(BIN)/trimcrd ## Make the CRDs and deep copies 
 
 $(BIN)/ko: $(DEV)/go.mod
 	@mkdir -p $(BIN) && cd $(DEV) && GOWORK=off go build -o $@ github.com/google/ko
+$(BIN)/govulncheck: $(DEV)/go.mod
+	@mkdir -p $(BIN) && cd $(DEV) && GOWORK=off go build -o $@ golang.org/x/vuln/cmd/govulncheck
 $(BIN)/staticcheck: $(DEV)/go.mod
 	@mkdir -p $(BIN) && cd $(DEV) && GOWORK=off go build -o $@ honnef.co/go/tools/cmd/staticcheck
 $(BIN)/controller-gen: $(DEV)/go.mod

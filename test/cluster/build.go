@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -48,31 +49,48 @@ func Build(ctx context.Context, progress io.Writer) (Binaries, error) {
 	if err != nil {
 		return b, err
 	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return b, fmt.Errorf("finding the cache directory: %w", err)
-	}
-	cache = filepath.Join(cache, "ganglion")
 	for _, t := range tools {
-		path, err := t.build(ctx, filepath.Join(root, toolsDir, t.name), cache, progress)
+		path, err := t.build(ctx, filepath.Join(root, toolsDir, t.name), progress)
 		if err != nil {
-			return b, fmt.Errorf("building %s: %w", t.name, err)
+			return b, err
 		}
 		*t.path(&b) = path
 	}
 	return b, nil
 }
 
-func (t tool) build(ctx context.Context, dir, cache string, progress io.Writer) (string, error) {
+// BuildTool gives a program of the module test/tools/dev by its package, as Build does.
+func BuildTool(ctx context.Context, pkg string, progress io.Writer) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	return tool{name: path.Base(pkg), pkg: pkg}.build(ctx, filepath.Join(root, toolsDir, "dev"), progress)
+}
+
+func (t tool) build(ctx context.Context, dir string, progress io.Writer) (string, error) {
+	path, err := t.cached(ctx, dir, progress)
+	if err != nil {
+		return "", fmt.Errorf("building %s: %w", t.name, err)
+	}
+	return path, nil
+}
+
+func (t tool) cached(ctx context.Context, dir string, progress io.Writer) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("finding the cache directory: %w", err)
+	}
+	cache = filepath.Join(cache, "ganglion")
 	args, hash, version, err := t.inputs(ctx, dir)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(cache, t.name+"-"+hash, t.name)
-	if _, err := os.Stat(path); err == nil {
-		return path, nil
+	built := filepath.Join(cache, t.name+"-"+hash, t.name)
+	if _, err := os.Stat(built); err == nil {
+		return built, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(built), 0o755); err != nil {
 		return "", err
 	}
 	unlock, err := lock(ctx, filepath.Join(cache, "lock"))
@@ -80,21 +98,21 @@ func (t tool) build(ctx context.Context, dir, cache string, progress io.Writer) 
 		return "", err
 	}
 	defer unlock()
-	if _, err := os.Stat(path); err == nil {
-		return path, nil // another process has built it meanwhile
+	if _, err := os.Stat(built); err == nil {
+		return built, nil // another process has built it meanwhile
 	}
 
 	began := time.Now()
 	fmt.Fprintf(progress, "building %s %s (only the first time; up to some minutes)\n", t.name, version)
-	made := path + ".tmp"
+	made := built + ".tmp"
 	if _, err := goTool(ctx, dir, append(args, "-o", made, t.pkg)...); err != nil {
 		return "", err
 	}
-	if err := os.Rename(made, path); err != nil {
+	if err := os.Rename(made, built); err != nil {
 		return "", err
 	}
 	fmt.Fprintf(progress, "built %s in %s\n", t.name, time.Since(began).Round(time.Second))
-	return path, nil
+	return built, nil
 }
 
 // inputs gives the arguments of the build, and a hash of all that decides its outcome.
@@ -109,7 +127,7 @@ func (t tool) inputs(ctx context.Context, dir string) (args []string, hash, vers
 			return nil, "", "", err
 		}
 		fmt.Fprintf(sum, "%s %d\n%s", file, len(text), text)
-		if file == "go.mod" {
+		if file == "go.mod" && t.of != "" {
 			version = requiredVersion(text, t.of)
 		}
 	}
