@@ -49,15 +49,11 @@ func (b *bench) detector() (err error) {
 		return err
 	}
 	f := follow(b.ctx, s.History)
-	patch, err := b.patchFloor(f, nodes[0])
-	if err != nil {
-		return err
-	}
 	watch, err := b.watchFloor()
 	if err != nil {
 		return err
 	}
-	seen, err := b.detectorsSee(s, f, nodes)
+	seen, patch, err := b.detectorsSee(s, f, nodes)
 	if err != nil {
 		return err
 	}
@@ -84,7 +80,8 @@ func (b *bench) detector() (err error) {
 
 // detectorsIdle watches detectors that have nothing to do.
 func (b *bench) detectorsIdle(s *system.System, nodes []string) error {
-	if err := pause(b.ctx, 15*time.Second); err != nil { // their start is over
+	// For some minutes after its start the Go runtime gives memory back, bit by bit.
+	if err := pause(b.ctx, b.settle); err != nil {
 		return err
 	}
 	var before []time.Duration
@@ -143,22 +140,14 @@ func (b *bench) detectorRequests() (int, error) {
 }
 
 // patchFloor is how long it takes from an annotation's PATCH until a watch has it.
-func (b *bench) patchFloor(f *follower, node string) ([]time.Duration, error) {
-	var took []time.Duration
-	for i := range b.samples {
-		want := fmt.Sprint(i)
-		began := time.Now()
-		if _, err := b.cluster.Admin().CoreV1().Nodes().Patch(b.ctx, node, types.MergePatchType,
-			fmt.Appendf(nil, `{"metadata": {"annotations": {"floor": %q}}}`, want), metav1.PatchOptions{}); err != nil {
-			return nil, err
-		}
-		at, err := f.until(b.ctx, node, "floor", func(value string, _ bool) bool { return value == want })
-		if err != nil {
-			return nil, err
-		}
-		took = append(took, at.Sub(began))
+func (b *bench) patchFloor(f *follower, node, value string) (time.Duration, error) {
+	began := time.Now()
+	if _, err := b.cluster.Admin().CoreV1().Nodes().Patch(b.ctx, node, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata": {"annotations": {"floor": %q}}}`, value), metav1.PatchOptions{}); err != nil {
+		return 0, err
 	}
-	return took, nil
+	at, err := f.until(b.ctx, node, "floor", func(have string, _ bool) bool { return have == value })
+	return at.Sub(began), err
 }
 
 // watchFloor is how long it takes from a file until the least program has told of it.
@@ -196,56 +185,61 @@ func (b *bench) watchFloor() ([]time.Duration, error) {
 	return took, nil
 }
 
-// detectorsSee is how long it takes from a file until a watch has the key. A detector
-// writes once a second at most, so several take turns.
-func (b *bench) detectorsSee(s *system.System, f *follower, nodes []string) ([]time.Duration, error) {
+// detectorsSee is how long it takes from a file until a watch has the key, and beside it
+// how long one PATCH takes, under the same load. A detector writes once a second at most,
+// so several take turns.
+func (b *bench) detectorsSee(s *system.System, f *follower, nodes []string) (seen, patch []time.Duration, err error) {
 	var (
-		mu   sync.Mutex
-		took []time.Duration
-		all  sync.WaitGroup
-		fail error
+		mu  sync.Mutex
+		all sync.WaitGroup
 	)
 	each := (b.samples + len(nodes) - 1) / len(nodes)
 	for i, node := range nodes {
 		all.Go(func() {
-			err := func() error {
-				if err := pause(b.ctx, time.Duration(i)*2200*time.Millisecond/time.Duration(len(nodes))); err != nil {
-					return err
-				}
-				for range each {
-					began := time.Now()
-					if err := s.Sim.TouchSentinel(node); err != nil {
-						return err
-					}
-					at, err := f.until(b.ctx, node, sentinelKey, isThere)
-					if err != nil {
-						return err
-					}
-					mu.Lock()
-					took = append(took, at.Sub(began))
-					mu.Unlock()
-					if err := pause(b.ctx, 1100*time.Millisecond); err != nil {
-						return err
-					}
-					if err := s.Sim.RemoveSentinel(node); err != nil {
-						return err
-					}
-					if _, err := f.until(b.ctx, node, sentinelKey, isAbsent); err != nil {
-						return err
-					}
-					if err := pause(b.ctx, 1100*time.Millisecond); err != nil {
-						return err
-					}
-				}
-				return nil
-			}()
+			failed := pause(b.ctx, time.Duration(i)*3300*time.Millisecond/time.Duration(len(nodes)))
+			for n := 0; n < each && failed == nil; n++ {
+				var saw, patched time.Duration
+				saw, patched, failed = b.detectorSees(s, f, node, fmt.Sprint(n))
+				mu.Lock()
+				seen, patch = append(seen, saw), append(patch, patched)
+				mu.Unlock()
+			}
 			mu.Lock()
-			fail = errors.Join(fail, err)
+			err = errors.Join(err, failed)
 			mu.Unlock()
 		})
 	}
 	all.Wait()
-	return took, fail
+	return seen, patch, err
+}
+
+// detectorSees takes one latency, and one of a PATCH.
+func (b *bench) detectorSees(s *system.System, f *follower, node, sample string) (saw, patched time.Duration, err error) {
+	const between = 1100 * time.Millisecond
+	began := time.Now()
+	if err := s.Sim.TouchSentinel(node); err != nil {
+		return 0, 0, err
+	}
+	at, err := f.until(b.ctx, node, sentinelKey, isThere)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := pause(b.ctx, between); err != nil {
+		return 0, 0, err
+	}
+	if err := s.Sim.RemoveSentinel(node); err != nil {
+		return 0, 0, err
+	}
+	if _, err := f.until(b.ctx, node, sentinelKey, isAbsent); err != nil {
+		return 0, 0, err
+	}
+	if err := pause(b.ctx, between); err != nil {
+		return 0, 0, err
+	}
+	if patched, err = b.patchFloor(f, node, sample); err != nil {
+		return 0, 0, err
+	}
+	return at.Sub(began), patched, pause(b.ctx, between)
 }
 
 func pause(ctx context.Context, d time.Duration) error {

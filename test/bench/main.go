@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"ganglion.dev/test/cluster"
 )
 
@@ -25,6 +27,7 @@ type bench struct {
 	ctx      context.Context
 	cluster  *cluster.Cluster
 	binaries map[string]string // as they ship
+	settle   time.Duration
 	idle     time.Duration
 	samples  int
 }
@@ -47,7 +50,8 @@ func main() {
 	}
 	only := flag.String("only", strings.Join(names, ","), "what to measure")
 	b := &bench{}
-	flag.DurationVar(&b.idle, "idle", 2*time.Minute, "how long to watch idle detectors")
+	flag.DurationVar(&b.settle, "settle", 4*time.Minute, "how long to let detectors become idle")
+	flag.DurationVar(&b.idle, "idle", 4*time.Minute, "how long to watch idle detectors")
 	flag.IntVar(&b.samples, "samples", 500, "how many latencies to take")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -89,24 +93,54 @@ func (b *bench) fresh(measure func(*bench) error) (err error) {
 	return measure(b)
 }
 
-// build makes the programs with the flags of ko.yaml, and the floor alike.
+// koConfig is what ko.yaml says of how binaries are built.
+type koConfig struct {
+	DefaultFlags []string
+	Builds       []struct {
+		ID, Dir, Main string
+		Flags         []string
+	}
+}
+
+// build makes the programs as ko does, and the floor.
 func build(ctx context.Context, dir string) (map[string]string, error) {
 	root, err := cluster.Root()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", dir+string(filepath.Separator),
-		"./detector", "./locker", "./drainer", "./rebooter/cmd/dispatcher", "./rebooter/cmd/rebooter", "./test/bench/floor")
+	text, err := os.ReadFile(filepath.Join(root, "ko.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	var config koConfig
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return nil, fmt.Errorf("reading ko.yaml: %w", err)
+	}
+	paths := map[string]string{"floor": filepath.Join(dir, "floor")}
+	if err := goBuild(ctx, root, config.DefaultFlags, paths["floor"], "./test/bench/floor"); err != nil {
+		return nil, err
+	}
+	for _, b := range config.Builds {
+		flags := b.Flags
+		if len(flags) == 0 {
+			flags = config.DefaultFlags
+		}
+		paths[b.ID] = filepath.Join(dir, b.ID)
+		if err := goBuild(ctx, root, flags, paths[b.ID], "./"+filepath.Join(b.Dir, b.Main)); err != nil {
+			return nil, err
+		}
+	}
+	return paths, nil
+}
+
+func goBuild(ctx context.Context, root string, flags []string, to, pkg string) error {
+	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-ldflags=-s -w", "-o", to}, flags...), pkg)...)
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("building: %w", err)
+		return fmt.Errorf("building %s: %w", pkg, err)
 	}
-	paths := map[string]string{}
-	for _, name := range []string{"detector", "locker", "drainer", "dispatcher", "rebooter", "floor"} {
-		paths[name] = filepath.Join(dir, name)
-	}
-	return paths, nil
+	return nil
 }
 
 func (b *bench) size() error {

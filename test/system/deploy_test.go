@@ -25,11 +25,17 @@ func TestEveryImageOfDeployIsListedInKoYAML(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ko struct {
-		Builds []struct{ ID, Dir, Main string }
+		Builds []struct {
+			ID, Dir, Main string
+			Flags         []string
+		}
 	}
 	if err := yaml.UnmarshalStrict(text, &struct {
 		DefaultPlatforms, DefaultEnv, DefaultFlags, DefaultLdflags []string
-		Builds                                                     *[]struct{ ID, Dir, Main string }
+		Builds                                                     *[]struct {
+			ID, Dir, Main string
+			Flags         []string
+		}
 	}{Builds: &ko.Builds}); err != nil {
 		t.Fatal(err)
 	}
