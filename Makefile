@@ -28,6 +28,10 @@ test: ## Run all tests, those of the whole system on a real control plane too.
 	go test $(RACE) $(TESTFLAGS) ./detector/... ./drainer/... ./locker/... ./rebooter/... ./shared/... && \
 	go test $(RACE) $(TESTFLAGS) -timeout 40m -p 1 ./test/...
 
+.PHONY: prove
+prove: ## Explore millions of states of the protocol, for minutes, and tell of every broken promise.
+	@go test ./test/explore -prove -v -timeout 2h $(TESTFLAGS) | grep -v '^=== '
+
 .PHONY: bench
 bench: ## Measure, on a real control plane and for minutes. ARGS="-only detector"
 	@go test -run '^$$' -bench . -benchmem ./shared/...

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -20,38 +21,62 @@ import (
 
 // act makes one mutation. Whatever fails is decided anew.
 func (l *locker) act(ctx context.Context, a *rules.LockerAction) error {
-	switch a.Kind {
-	case rules.Take:
-		return l.take(ctx, a)
-	case rules.Notify:
-		if err := kube.CheckBacked(ctx, l.api(), a.Grant, a.Node); err != nil {
+	for _, request := range a.Requests() {
+		if err := l.send(ctx, a, request); err != nil {
 			return err
 		}
-		return l.notify(ctx, a)
-	case rules.Revoke, rules.Release:
-		return l.conclude(ctx, a)
-	case rules.Settle:
-		return l.updateLease(ctx, a.Lease.Name, func(lease *coordinationv1.Lease) {
-			lease.Annotations[kube.RestoredKey] = l.now().UTC().Format("2006-01-02T15:04:05Z07:00")
-		})
-	case rules.Free:
-		return l.free(ctx, a)
-	case rules.FreeControlPlane:
-		return l.updateLease(ctx, a.Lease.Name, empty)
 	}
-	return fmt.Errorf("unknown action %q", a.Kind)
+	l.tell(a)
+	return nil
 }
 
-// take takes the slot, and then tells the node. The node was observed before the
-// slot was taken, so the notice, which carries that observation's
-// resourceVersion, needs no second look at the Lease.
-func (l *locker) take(ctx context.Context, a *rules.LockerAction) error {
-	if a.Surplus {
-		if err := l.checkCap(ctx, a); err != nil {
+// send sends one request of a mutation.
+func (l *locker) send(ctx context.Context, a *rules.LockerAction, request rules.LockerRequest) error {
+	switch request {
+	case rules.CountSlots:
+		return l.checkCap(ctx, a)
+	case rules.FindBacked:
+		return kube.CheckBacked(ctx, l.api(), a.Grant, a.Node)
+	case rules.FindUnbacked:
+		switch err := kube.CheckBacked(ctx, l.api(), a.Grant, a.Node); {
+		case err == nil:
+			return fmt.Errorf("grant %s is backed by its Lease after all", a.Grant)
+		case !kube.IsUnbacked(err):
 			return err
 		}
+		return nil
+	case rules.FindHolderGone:
+		return l.checkGone(ctx, a)
+	case rules.FindElsewhere:
+		return l.checkElsewhere(ctx, a)
+	case rules.WriteSlot:
+		return l.writeSlot(ctx, a)
+	case rules.WriteControlPlane:
+		if a.Kind == rules.FreeControlPlane {
+			return l.putLease(ctx, a.Lease.Name, a.Lease, empty)
+		}
+		return l.takeControlPlane(ctx, a)
+	case rules.WriteNode:
+		change := kube.Set(protocol.LockerKey, a.Status)
+		for _, key := range a.RemoveNeeds {
+			change.Annotations[key] = nil
+		}
+		return l.patch(ctx, a, change)
 	}
-	fill := func(lease *coordinationv1.Lease) {
+	return fmt.Errorf("unknown request %q", request)
+}
+
+// writeSlot takes the slot, records when its holder was restored, or frees it.
+func (l *locker) writeSlot(ctx context.Context, a *rules.LockerAction) error {
+	switch a.Kind {
+	case rules.Settle:
+		return l.putLease(ctx, a.Lease.Name, a.Lease, func(lease *coordinationv1.Lease) {
+			lease.Annotations[kube.RestoredKey] = l.now().UTC().Format(time.RFC3339)
+		})
+	case rules.Free:
+		return l.putLease(ctx, a.Lease.Name, a.Lease, empty)
+	}
+	return l.putLease(ctx, a.Grant.Slot.String(), a.Lease, func(lease *coordinationv1.Lease) {
 		l.occupy(lease, a.Node)
 		lease.Labels[protocol.WindowKey] = a.Grant.Window
 		lease.Spec.LeaseTransitions = new(int32(a.Grant.Turn))
@@ -60,11 +85,27 @@ func (l *locker) take(ctx context.Context, a *rules.LockerAction) error {
 		if a.Failures > 0 {
 			lease.Annotations[protocol.FailuresKey] = strconv.Itoa(a.Failures)
 		}
+	})
+}
+
+// tell says what was done.
+func (l *locker) tell(a *rules.LockerAction) {
+	switch a.Kind {
+	case rules.Take, rules.Notify:
+		l.event(a, corev1.EventTypeNormal, kube.EventSlotGranted, "Grant "+a.Grant.String())
+	case rules.Revoke:
+		l.event(a, corev1.EventTypeNormal, kube.EventSlotRevoked, fmt.Sprintf("Grant %s: %s", a.Grant, a.Status.Reason))
+	case rules.Release:
+		kind := corev1.EventTypeNormal
+		if a.Status.Failures > 0 {
+			kind = corev1.EventTypeWarning
+		}
+		l.event(a, kind, kube.EventSlotReleased, fmt.Sprintf("Grant %s: %s", a.Grant, a.Status.Outcome))
+		l.metrics.cycles.WithLabelValues(a.Grant.Window, a.Status.Outcome).Inc()
+		if a.Lease != nil {
+			l.metrics.cycleSeconds.Observe(l.now().Sub(a.Lease.Acquired).Seconds())
+		}
 	}
-	if err := l.putLease(ctx, a.Grant.Slot.String(), a.Lease != nil, fill); err != nil {
-		return err
-	}
-	return l.notify(ctx, a)
 }
 
 // checkCap counts the slots that are taken once more, with the API server: where
@@ -88,85 +129,64 @@ func (l *locker) checkCap(ctx context.Context, a *rules.LockerAction) error {
 	return nil
 }
 
-// notify writes the grant to the node, after the Lease of the control plane where
-// it needs that too.
-func (l *locker) notify(ctx context.Context, a *rules.LockerAction) error {
-	if a.Node.ControlPlane() {
-		if err := l.takeControlPlane(ctx, a); err != nil {
-			return err
-		}
-	}
-	if err := l.patch(ctx, a, kube.Set(protocol.LockerKey, a.Status)); err != nil {
-		return err
-	}
-	l.event(a, corev1.EventTypeNormal, kube.EventSlotGranted, "Grant "+a.Grant.String())
-	return nil
-}
-
 // takeControlPlane takes the one Lease of the control plane for this grant.
 func (l *locker) takeControlPlane(ctx context.Context, a *rules.LockerAction) error {
-	held, is := l.leases.Get(rules.ControlPlaneLease)
-	if is && held.Held() {
-		if held.Err == nil && held.For == a.Grant {
+	var observed *rules.Lease
+	if held, is := l.leases.Get(rules.ControlPlaneLease); is {
+		observed = held.Lease
+	}
+	if observed != nil && observed.Held() {
+		if observed.Err == nil && observed.For == a.Grant {
 			return nil
 		}
-		return fmt.Errorf("lease %s is held by %q", rules.ControlPlaneLease, held.Holder)
+		return fmt.Errorf("lease %s is held by %q", rules.ControlPlaneLease, observed.Holder)
 	}
-	return l.putLease(ctx, rules.ControlPlaneLease, is, func(lease *coordinationv1.Lease) {
+	return l.putLease(ctx, rules.ControlPlaneLease, observed, func(lease *coordinationv1.Lease) {
 		l.occupy(lease, a.Node)
 		lease.Labels[protocol.WindowKey] = ""
 		lease.Annotations[protocol.GrantKey] = a.Grant.String()
 	})
 }
 
-// conclude writes `revoked` or `released`.
-func (l *locker) conclude(ctx context.Context, a *rules.LockerAction) error {
-	if a.Unbacked {
-		switch err := kube.CheckBacked(ctx, l.api(), a.Grant, a.Node); {
-		case err == nil:
-			return fmt.Errorf("grant %s is backed by its Lease after all", a.Grant)
-		case !kube.IsUnbacked(err):
-			return err
-		}
+// checkGone believes only the API server that the holder of a slot is gone.
+func (l *locker) checkGone(ctx context.Context, a *rules.LockerAction) error {
+	node, err := l.holder(ctx, a)
+	if err == nil && node != nil {
+		return fmt.Errorf("node %s, which holds slot %s, is there after all", node.Name, a.Lease.Name)
 	}
-	change := kube.Set(protocol.LockerKey, a.Status)
-	for _, key := range a.RemoveNeeds {
-		change.Annotations[key] = nil
-	}
-	if err := l.patch(ctx, a, change); err != nil {
+	return err
+}
+
+// checkElsewhere believes only the API server that the holder of a slot is under another
+// grant.
+func (l *locker) checkElsewhere(ctx context.Context, a *rules.LockerAction) error {
+	node, err := l.holder(ctx, a)
+	switch {
+	case err != nil || node == nil:
 		return err
-	}
-	if a.Kind == rules.Revoke {
-		l.event(a, corev1.EventTypeNormal, kube.EventSlotRevoked, fmt.Sprintf("Grant %s: %s", a.Grant, a.Status.Reason))
-		return nil
-	}
-	kind := corev1.EventTypeNormal
-	if a.Status.Failures > 0 {
-		kind = corev1.EventTypeWarning
-	}
-	l.event(a, kind, kube.EventSlotReleased, fmt.Sprintf("Grant %s: %s", a.Grant, a.Status.Outcome))
-	l.metrics.cycles.WithLabelValues(a.Grant.Window, a.Status.Outcome).Inc()
-	if a.Lease != nil {
-		l.metrics.cycleSeconds.Observe(l.now().Sub(a.Lease.Acquired).Seconds())
+	case node.Err != nil:
+		return fmt.Errorf("reading node %s, which holds slot %s: %w", node.Name, a.Lease.Name, node.Err)
+	case node.State.Current().IsZero() || node.State.Current() == a.Grant:
+		return fmt.Errorf("node %s, which holds slot %s, is under no other grant after all", node.Name, a.Lease.Name)
 	}
 	return nil
 }
 
-// free gives a slot on. That its holder's object is gone is believed of the API
-// server only.
-func (l *locker) free(ctx context.Context, a *rules.LockerAction) error {
-	if a.Node == nil {
-		ctx, cancel := context.WithTimeout(ctx, connect.RequestTimeout)
-		defer cancel()
-		node, err := l.client.CoreV1().Nodes().Get(ctx, a.Lease.Holder, metav1.GetOptions{})
-		switch {
-		case err == nil && string(node.UID) == a.Lease.NodeUID:
-			return fmt.Errorf("node %s, which holds slot %s, is there after all", a.Lease.Holder, a.Lease.Name)
-		case err != nil && !apierrors.IsNotFound(err):
-			return fmt.Errorf("looking for node %s, which holds slot %s: %w", a.Lease.Holder, a.Lease.Name, err)
-		}
+// holder is the node that holds the slot, as the API server has it now; nil where that
+// very node is gone.
+func (l *locker) holder(ctx context.Context, a *rules.LockerAction) (*protocol.Node, error) {
+	ctx, cancel := context.WithTimeout(ctx, connect.RequestTimeout)
+	defer cancel()
+	node, err := l.client.CoreV1().Nodes().Get(ctx, a.Lease.Holder, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("looking for node %s, which holds slot %s: %w", a.Lease.Holder, a.Lease.Name, err)
+	case string(node.UID) != a.Lease.NodeUID:
+		return nil, nil
 	}
-	return l.updateLease(ctx, a.Lease.Name, empty)
+	return kube.Node(node), nil
 }
 
 // patch writes to the node, as it was observed.
@@ -201,32 +221,28 @@ func empty(lease *coordinationv1.Lease) {
 	}
 }
 
-// putLease creates or updates a Lease.
-func (l *locker) putLease(ctx context.Context, name string, exists bool, fill func(*coordinationv1.Lease)) error {
-	if exists {
-		return l.updateLease(ctx, name, fill)
-	}
+// putLease creates a Lease, or changes one where it is still as it was observed. The
+// decision was made from that version, and not from one that has come since.
+func (l *locker) putLease(ctx context.Context, name string, observed *rules.Lease, change func(*coordinationv1.Lease)) error {
 	ctx, cancel := context.WithTimeout(ctx, connect.RequestTimeout)
 	defer cancel()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Namespace: protocol.SystemNamespace, Labels: map[string]string{}, Annotations: map[string]string{},
-	}}
-	fill(lease)
-	created, err := l.api().Create(ctx, lease, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("creating Lease %s: %w", name, err)
+	if observed == nil {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: protocol.SystemNamespace, Labels: map[string]string{}, Annotations: map[string]string{},
+		}}
+		change(lease)
+		created, err := l.api().Create(ctx, lease, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("creating Lease %s: %w", name, err)
+		}
+		l.leases.Wrote(created, true)
+		return nil
 	}
-	l.leases.Wrote(created, true)
-	return nil
-}
-
-// updateLease changes a Lease where it is still as it was observed.
-func (l *locker) updateLease(ctx context.Context, name string, change func(*coordinationv1.Lease)) error {
-	observed, is := l.leases.Get(name)
-	if !is {
-		return fmt.Errorf("updating Lease %s: it is gone", name)
+	now, is := l.leases.Get(name)
+	if !is || now.object.ResourceVersion != observed.ResourceVersion {
+		return fmt.Errorf("updating Lease %s: it has changed since version %s was decided on", name, observed.ResourceVersion)
 	}
-	lease := observed.object.DeepCopy()
+	lease := now.object.DeepCopy()
 	if lease.Labels == nil {
 		lease.Labels = map[string]string{}
 	}
@@ -234,8 +250,6 @@ func (l *locker) updateLease(ctx context.Context, name string, change func(*coor
 		lease.Annotations = map[string]string{}
 	}
 	change(lease)
-	ctx, cancel := context.WithTimeout(ctx, connect.RequestTimeout)
-	defer cancel()
 	updated, err := l.api().Update(ctx, lease, metav1.UpdateOptions{})
 	if err != nil {
 		return fmt.Errorf("updating Lease %s: %w", name, err)

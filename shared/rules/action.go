@@ -45,6 +45,13 @@ type LockerAction struct {
 	// Unbacked, of Revoke and Release: no Lease backs the grant. The API server
 	// is asked once more before that is believed.
 	Unbacked bool
+	// Unnoticed, of Release: the node does not say that it has the slot. The API server is
+	// asked once more whether it does: an old view of the Lease must not overwrite what a
+	// later cycle left on the node.
+	Unnoticed bool
+	// Elsewhere, of Free: the node is under another grant. A node that was observed
+	// before the slot was taken is so too, so the API server is asked once more.
+	Elsewhere bool
 }
 
 // About is the name of the node that the mutation is about.
@@ -75,3 +82,69 @@ const (
 	// FreeControlPlane empties the Lease of the control plane.
 	FreeControlPlane LockerKind = "free-control-plane"
 )
+
+// LockerRequest is one request to the API server that a mutation is made of. Each may
+// fail, and then the rest is not sent.
+type LockerRequest string
+
+// The requests of the locker's mutations.
+const (
+	// CountSlots lists the window's Leases, and fails where Cap of them are held.
+	CountSlots LockerRequest = "count the slots"
+	// FindBacked reads the slot's Lease, and fails where it does not back the grant.
+	FindBacked LockerRequest = "find the grant backed"
+	// FindUnbacked reads the slot's Lease, and fails where it backs the grant.
+	FindUnbacked LockerRequest = "find the grant unbacked"
+	// FindHolderGone reads the holder's Node, and fails where it is there.
+	FindHolderGone LockerRequest = "find the holder gone"
+	// FindElsewhere reads the holder's Node, and fails where it is there and not under
+	// another grant.
+	FindElsewhere LockerRequest = "find the holder under another grant"
+	// WriteSlot writes the slot's Lease where it is still as observed.
+	WriteSlot LockerRequest = "write the slot"
+	// WriteControlPlane writes the Lease of the control plane where it is still as
+	// observed, unless it is held for this grant already.
+	WriteControlPlane LockerRequest = "write the Lease of the control plane"
+	// WriteNode writes Status to the node where it is still as observed.
+	WriteNode LockerRequest = "write the node"
+)
+
+// Requests are the requests of the mutation, in their order. The slot is taken before
+// the node is told, which was observed before that: the Lease is the truth, and the
+// resourceVersion of the notice keeps a locker that was delayed from giving it.
+func (a *LockerAction) Requests() []LockerRequest {
+	var requests []LockerRequest
+	switch a.Kind {
+	case Take:
+		if a.Surplus {
+			requests = append(requests, CountSlots)
+		}
+		requests = append(requests, WriteSlot)
+	case Notify:
+		requests = append(requests, FindBacked)
+	case Revoke, Release:
+		if a.Unbacked {
+			requests = append(requests, FindUnbacked)
+		}
+		if a.Unnoticed {
+			requests = append(requests, FindBacked)
+		}
+		return append(requests, WriteNode)
+	case Settle:
+		return []LockerRequest{WriteSlot}
+	case Free:
+		if a.Node == nil {
+			requests = append(requests, FindHolderGone)
+		}
+		if a.Elsewhere {
+			requests = append(requests, FindElsewhere)
+		}
+		return append(requests, WriteSlot)
+	case FreeControlPlane:
+		return []LockerRequest{WriteControlPlane}
+	}
+	if a.Node.ControlPlane() {
+		requests = append(requests, WriteControlPlane)
+	}
+	return append(requests, WriteNode)
+}

@@ -63,6 +63,9 @@ type DispatcherStep struct {
 	Status protocol.RebooterStatus // of Intend, Prove and Fail
 	// Backed: only where the slot's Lease backs the grant.
 	Backed bool
+	// Ended: only where the API server says that the Job and its pods have ended. A
+	// pod that started late would reboot a node that is full again.
+	Ended bool
 	// Problem is what is contradictory, and leads to no action.
 	Problem string
 	// Recheck is when time alone may change the decision; 0: never.
@@ -102,7 +105,7 @@ func (v *DispatcherView) Decide() DispatcherStep {
 // rebooting decides on a node whose reboot may begin at any time, or has begun.
 func (v *DispatcherView) rebooting(r protocol.RebooterStatus) DispatcherStep {
 	fail := func(format string, args ...any) DispatcherStep {
-		return DispatcherStep{Kind: Fail, Grant: r.Grant, Status: protocol.RebooterStatus{
+		return DispatcherStep{Kind: Fail, Grant: r.Grant, Ended: true, Status: protocol.RebooterStatus{
 			Step: protocol.Failed, Grant: r.Grant, Reason: fmt.Sprintf(format, args...) + v.said(),
 		}}
 	}
@@ -138,7 +141,12 @@ func (v *DispatcherView) rebooting(r protocol.RebooterStatus) DispatcherStep {
 		if v.Unusable != "" {
 			return fail("%s", v.Unusable)
 		}
-		step.Kind, step.Backed = MakeJob, true
+		// A Job that is made late, by a dispatcher that was held up or whose clock is
+		// slow, must not meet a node of which another has said `failed` meanwhile. So
+		// none is made in the second half of the time.
+		if half := left - v.Timeout/2; half > 0 {
+			step.Kind, step.Backed = MakeJob, true
+		}
 		return step
 	}
 	// Time is up. A node that is not there keeps its slot; one that is there,

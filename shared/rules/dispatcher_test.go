@@ -34,6 +34,7 @@ func TestWhatTheDispatcherDecides(t *testing.T) {
 		"drained, but an earlier reboot has not ended": {DispatcherView{Node: inOldBoot(cordoned(node("a", "locker", "granted w.0.2", "drainer", "drained w.0.2", "rebooter", "rebooting w.0.1 boot-0 "+soon))), Job: JobActive}, ""},
 
 		"the intent is written and no Job is there":             {DispatcherView{Node: inOldBoot(rebooting(soon))}, "make-job backed"},
+		"no Job is there and half of the time is over":          {DispatcherView{Node: inOldBoot(rebooting("2026-12-01T11:50:00Z"))}, ""},
 		"no Job is there and none can be made":                  {DispatcherView{Node: inOldBoot(rebooting(soon)), Unusable: "no procedure"}, "fail failed w.0.1 no procedure"},
 		"the Job runs":                                          {DispatcherView{Node: inOldBoot(rebooting(soon)), Job: JobActive}, ""},
 		"the Job ended and the host is still up: not yet":       {DispatcherView{Node: inOldBoot(rebooting(soon)), Job: JobSucceeded}, ""},

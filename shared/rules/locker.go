@@ -103,18 +103,22 @@ func (p *lockerPass) advance(lease *Lease, node *protocol.Node) *LockerAction {
 	if s.UnfinishedUnder(g) {
 		return act(Notify, protocol.LockerStatus{Step: protocol.Granted})
 	}
-	if s.Locker.Step == protocol.Released && s.Locker.Grant == g || !s.Current().IsZero() {
+	if s.Locker.Step == protocol.Released && s.Locker.Grant == g {
 		return act(Free, protocol.LockerStatus{})
 	}
-	// Taken, but the notice was never written. It still can be; otherwise the
-	// node has to say `released` before the slot may go, or a locker that was
-	// delayed before its notice would write it after the slot went elsewhere.
-	w := owner(p.Windows, node)
-	if w != nil && w.Name == lease.Slot.Window && p.ineligible(node, w).Reason == "" &&
-		!s.Names(g) && p.controlPlaneFree(node, g).Reason == "" {
-		return act(Notify, protocol.LockerStatus{Step: protocol.Granted})
+	if !s.Current().IsZero() {
+		action := act(Free, protocol.LockerStatus{})
+		action.Elsewhere = true
+		return action
 	}
-	return p.release(act, lease, node, protocol.OutcomeRevoked)
+	// Taken, and the node does not say so. Whether the notice was never written, or has
+	// been overwritten after the slot's end, nobody can tell, and whoever can still free
+	// the slot may be about to: it is not given again. The node says `released` before it
+	// goes, or a locker that was delayed before its notice would write it after the slot
+	// went elsewhere.
+	action := p.release(act, lease, node, protocol.OutcomeRevoked)
+	action.Unnoticed = true
+	return action
 }
 
 type actFunc func(LockerKind, protocol.LockerStatus) *LockerAction

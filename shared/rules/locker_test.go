@@ -157,8 +157,8 @@ func TestWhatTheLockerDecides(t *testing.T) {
 		"a Lease that cannot be read counts as held":            {view(one, []*Lease{with2(free("w.0.1"), func(l *Lease) { l.Err = errors.New("garbage") })}, node("a", "x", "")), "a NoFreeSlot"},
 		"a node that is set aside does not hold up the others":  {with3(view(one, nil, node("a", "x", ""), node("b", "x", "")), func(v *LockerView) { v.Aside = map[string]bool{"a": true} }), "take b: granted w.0.1"},
 
-		"the slot was taken and the notice never written":                     {view(one, []*Lease{held("w.0.1", "a")}, node("a", "x", "")), "notify a: granted w.0.1"},
-		"and cannot be any more: the node says released first":                {view(one, []*Lease{held("w.0.1", "a")}, node("a")), "release a: released w.0.1 2026-12-01T12:00:00Z outcome=revoked"},
+		"the slot was taken and the notice never written: it is given back": {view(one, []*Lease{held("w.0.1", "a")}, node("a", "x", "")), "release a: released w.0.1 2026-12-01T12:00:00Z outcome=revoked"},
+		"and cannot be any more: the node says released first":              {view(one, []*Lease{held("w.0.1", "a")}, node("a")), "release a: released w.0.1 2026-12-01T12:00:00Z outcome=revoked"},
 		"then the slot is freed":                                              {view(one, []*Lease{held("w.0.1", "a")}, node("a", "locker", "released w.0.1 2026-12-01T12:00:00Z outcome=revoked")), "free w.0.1"},
 		"a slot whose node went on under another grant is freed":              {view([]*Window{window("v", 1), window("w", 1)}, []*Lease{held("w.0.1", "a"), held("v.0.1", "a")}, node("a", "x", "", "locker", "granted v.0.1")), "free w.0.1"},
 		"the notice was lost in mid-drain: it is written again":               {view(one, []*Lease{held("w.0.1", "a")}, node("a", "drainer", "cordoned w.0.1")), "notify a: granted w.0.1"},

@@ -80,6 +80,16 @@ func (b *bench) detector() (err error) {
 
 // detectorsIdle watches detectors that have nothing to do.
 func (b *bench) detectorsIdle(s *system.System, nodes []string) error {
+	pods, err := b.cluster.Admin().CoreV1().Pods(protocol.NodesNamespace).List(b.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + nodes[0]})
+	if err != nil || len(pods.Items) == 0 {
+		return errors.Join(err, errors.New("there is no detector's pod"))
+	}
+	shipped, stop, err := b.inPod(b.ctx, b.binaries["detector"], "detector", &pods.Items[0],
+		"--node", nodes[0], "--name", "alone", "--listen", "127.0.0.1:0", "--boot-id-file", "/boot_id")
+	if err != nil {
+		return err
+	}
+	defer stop()
 	// For some minutes after its start the Go runtime gives memory back, bit by bit.
 	if err := pause(b.ctx, b.settle); err != nil {
 		return err
@@ -105,7 +115,6 @@ func (b *bench) detectorsIdle(s *system.System, nodes []string) error {
 	}
 	hours := b.idle.Hours() * float64(len(nodes))
 	var cpu time.Duration
-	var resident, anonymous []float64
 	for i, node := range nodes {
 		pid := s.Sim.Detector(node).Pid()
 		now, err := cpuOf(pid)
@@ -113,16 +122,13 @@ func (b *bench) detectorsIdle(s *system.System, nodes []string) error {
 			return err
 		}
 		cpu += now - before[i]
-		m, err := memoryOf(pid)
-		if err != nil {
-			return err
-		}
-		resident, anonymous = append(resident, m.resident), append(anonymous, m.anonymous)
 	}
-	slices.Sort(resident)
-	slices.Sort(anonymous)
+	m, err := memoryOf(shipped.Process.Pid)
+	if err != nil {
+		return err
+	}
 	fmt.Printf("%d detectors, idle for %s, unscraped.\n\n| | |\n|---|---|\n", len(nodes), b.idle)
-	fmt.Printf("| resident memory, median, MiB | %.1f |\n| of it anonymous | %.1f |\n", resident[len(resident)/2], anonymous[len(anonymous)/2])
+	fmt.Printf("| resident memory, MiB | %.1f |\n| of it anonymous | %.1f |\n", m.resident, m.anonymous)
 	fmt.Printf("| CPU seconds an hour | %.4f |\n", cpu.Seconds()/hours)
 	fmt.Printf("| requests an hour, beside one read each `--period` | %.1f |\n", float64(after-requests)/hours)
 	return nil

@@ -62,6 +62,11 @@ func (d *dispatcher) reconcile(ctx context.Context, name string) (time.Duration,
 			return 0, err
 		}
 	}
+	if step.Ended {
+		if err := d.checkEnded(ctx, node, step.Grant); err != nil {
+			return 0, err
+		}
+	}
 	switch step.Kind {
 	case rules.Intend:
 		if err := d.write(ctx, node, step.Status); err != nil {
@@ -192,15 +197,44 @@ func (d *dispatcher) refused(ctx context.Context, node *protocol.Node, g protoco
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	if current, is := d.nodes.Get(node.Name); is {
-		node = current
+	current, is := d.nodes.Get(node.Name)
+	if !is || current.Err != nil || current.State.RebooterOn(g).Step != protocol.Rebooting {
+		return nil // it has gone on meanwhile
 	}
+	node = current
 	status := protocol.RebooterStatus{Step: protocol.Failed, Grant: g, Reason: "the Job is refused: " + why.Error()}
 	if err := d.write(ctx, node, status); err != nil {
 		return err
 	}
 	d.metrics.jobs.WithLabelValues("failed").Inc()
 	d.event(node, corev1.EventTypeWarning, kube.EventRebootFailed, status.Reason)
+	return nil
+}
+
+// checkEnded asks the API server, and no cache, whether the Job of the grant and all of
+// its pods have ended, or never were.
+func (d *dispatcher) checkEnded(ctx context.Context, node *protocol.Node, g protocol.Grant) error {
+	ctx, cancel := context.WithTimeout(ctx, connect.RequestTimeout)
+	defer cancel()
+	name := jobName(node.Name, g)
+	job, err := d.client.BatchV1().Jobs(protocol.NodesNamespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		job = nil
+	case err != nil:
+		return fmt.Errorf("reading Job %s: %w", name, err)
+	}
+	list, err := d.client.CoreV1().Pods(protocol.NodesNamespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + name})
+	if err != nil {
+		return fmt.Errorf("listing the pods of Job %s: %w", name, err)
+	}
+	var pods []*corev1.Pod
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	if jobState(job, pods) == rules.JobActive {
+		return fmt.Errorf("job %s of node %s has not ended after all", name, node.Name)
+	}
 	return nil
 }
 
