@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -239,16 +240,25 @@ func TestC42WithTheDetectorsToken(t *testing.T) {
 	})
 }
 
+// ofDeployments is what the daemons of Deployments may do beside what is theirs alone.
+var ofDeployments = map[string]string{
+	"create an Event about its node":     allowed,
+	"create an Event in another's name":  "Events of its own",
+	"create an Event about a pod":        "about Nodes and windows",
+	"create an Event about another node": allowed,
+	"create an Event about a window":     allowed,
+	"change an Event":                    "Events of its own",
+}
+
+func with(a, b map[string]string) map[string]string {
+	c := maps.Clone(a)
+	maps.Copy(c, b)
+	return c
+}
+
 func TestWithTheLockersToken(t *testing.T) {
 	p := prepare(t)
-	p.run(t, p.tokens["locker"], slices.Concat(nodeAttacks("locker", "the locker of Ganglion may not change"), otherAttacks(map[string]string{
-		"create an Event about its node":     allowed,
-		"create an Event in another's name":  "Events of its own",
-		"create an Event about a pod":        "about Nodes and windows",
-		"create an Event about another node": allowed,
-		"create an Event about a window":     allowed,
-		"change an Event":                    "Events of its own",
-	}), []attempt{
+	p.run(t, p.tokens["locker"], slices.Concat(nodeAttacks("locker", "the locker of Ganglion may not change"), otherAttacks(ofDeployments), []attempt{
 		{"list nodes", listNodes, allowed},
 		{"set its status", patchAnnotation(own, "locker.ganglion.dev/status", "x"), allowed},
 		{"set its status on another node", patchAnnotation(other, "locker.ganglion.dev/status", "x"), allowed},
@@ -277,16 +287,10 @@ func TestWithTheLockersToken(t *testing.T) {
 
 func TestWithTheDrainersToken(t *testing.T) {
 	p := prepare(t)
-	p.run(t, p.tokens["drainer"], slices.Concat(nodeAttacks("drainer", "the drainer of Ganglion may not change"), otherAttacks(map[string]string{
-		"create an Event about its node":     allowed,
-		"create an Event in another's name":  "Events of its own",
-		"create an Event about a pod":        "about Nodes and windows",
-		"create an Event about another node": allowed,
-		"create an Event about a window":     allowed,
-		"change an Event":                    "Events of its own",
-		"list pods everywhere":               allowed,
-		"evict a pod":                        allowed,
-	}), []attempt{
+	p.run(t, p.tokens["drainer"], slices.Concat(nodeAttacks("drainer", "the drainer of Ganglion may not change"), otherAttacks(with(ofDeployments, map[string]string{
+		"list pods everywhere": allowed,
+		"evict a pod":          allowed,
+	})), []attempt{
 		{"list nodes", listNodes, allowed},
 		{"set its status", patchAnnotation(own, "drainer.ganglion.dev/status", "x"), allowed},
 		{"cordon and set its status", patchNode(other, `{"spec": {"unschedulable": true}, "metadata": {"annotations": {"drainer.ganglion.dev/status": "x"}}}`), allowed},
@@ -308,14 +312,7 @@ func TestWithTheDrainersToken(t *testing.T) {
 
 func TestWithTheDispatchersToken(t *testing.T) {
 	p := prepare(t)
-	p.run(t, p.tokens["dispatcher"], slices.Concat(nodeAttacks("dispatcher", "the dispatcher of Ganglion may not change"), otherAttacks(map[string]string{
-		"create an Event about its node":     allowed,
-		"create an Event in another's name":  "Events of its own",
-		"create an Event about a pod":        "about Nodes and windows",
-		"create an Event about another node": allowed,
-		"create an Event about a window":     allowed,
-		"change an Event":                    "Events of its own",
-	}), []attempt{
+	p.run(t, p.tokens["dispatcher"], slices.Concat(nodeAttacks("dispatcher", "the dispatcher of Ganglion may not change"), otherAttacks(ofDeployments), []attempt{
 		{"list nodes", listNodes, allowed},
 		{"set its status", patchAnnotation(own, "rebooter.ganglion.dev/status", "x"), allowed},
 		{"set its status on another node", patchAnnotation(other, "rebooter.ganglion.dev/status", "x"), allowed},

@@ -1,20 +1,25 @@
 package explore
 
-import "fmt"
+import (
+	"fmt"
+
+	"ganglion.dev/test/history"
+)
 
 // Invariant is a promise of the protocol, by its name there.
-type Invariant string
+type Invariant = history.Invariant
 
 // The promises that are checked in every state. Cap, No lost slot and Own cordon only are
-// about the state, the others about a reboot or a write.
+// about the state, the others about a reboot, a write, or all that can still happen.
 const (
-	Cap           Invariant = "Cap"
-	DrainedFirst  Invariant = "Drained first"
-	AtMostOnce    Invariant = "At most once"
-	OwnCordonOnly Invariant = "Own cordon only"
-	Proof         Invariant = "Proof"
-	NoLostSlot    Invariant = "No lost slot"
-	Progress      Invariant = "Progress"
+	Cap           = history.Cap
+	DrainedFirst  = history.DrainedFirst
+	AtMostOnce    = history.AtMostOnce
+	OwnCordonOnly = history.OwnCordonOnly
+	Proof         = history.Proof
+	NoLostSlot    = history.NoLostSlot
+
+	Progress Invariant = "Progress"
 )
 
 // violation is a promise that a move breaks.
