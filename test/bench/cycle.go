@@ -132,6 +132,8 @@ func (b *bench) cycle() error {
 // kindOf sorts a request.
 func kindOf(who string, q cluster.Request) string {
 	switch {
+	case q.Resource == "selfsubjectaccessreviews":
+		return who + ", its start"
 	case q.Resource == "events":
 		return who + ", Event"
 	case q.Subresource == "eviction":

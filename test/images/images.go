@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -112,9 +113,9 @@ func (r *Registry) run(ctx context.Context, args ...string) ([]byte, error) {
 }
 
 // Build has ko build packages of the workspace that is at root, such as "./detector",
-// and gives the reference of each image, with its digest. No platform means those of
-// ko.yaml.
-func (r *Registry) Build(ctx context.Context, root, version, platform string, packages []string, env ...string) ([]string, error) {
+// and gives the reference of each image, with its digest, by the name of its program. No
+// platform means those of ko.yaml.
+func (r *Registry) Build(ctx context.Context, root, version, platform string, packages []string, env ...string) (map[string]string, error) {
 	args := []string{"build", "--insecure-registry"}
 	if platform != "" {
 		args = append(args, "--platform="+platform)
@@ -122,7 +123,16 @@ func (r *Registry) Build(ctx context.Context, root, version, platform string, pa
 	cmd := exec.CommandContext(ctx, r.ko, append(args, packages...)...)
 	cmd.Dir, cmd.Env = root, r.environment(version, env)
 	out, err := output(cmd)
-	return strings.Fields(string(out)), err
+	if err != nil {
+		return nil, err
+	}
+	references := map[string]string{}
+	for reference := range strings.FieldsSeq(string(out)) {
+		// ko puts a hash of the import path behind the name of the program.
+		repository, _, _ := strings.Cut(path.Base(reference), "@")
+		references[repository[:strings.LastIndex(repository, "-")]] = reference
+	}
+	return references, nil
 }
 
 // Resolve has ko build every image that a manifest names as ko://…, and puts the
