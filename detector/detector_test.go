@@ -283,6 +283,14 @@ func TestAMissingRightIsNamedAndAwaited(t *testing.T) {
 	h.until("the key", a.there)
 }
 
+func TestWhereNobodyMayAskForRightsItTries(t *testing.T) {
+	a, dir := newAPI(t), openDir(t)
+	a.secret = true
+	touch(t, filepath.Join(dir, "s"))
+	h := start(t, a, unprivileged(), "--sentinel", filepath.Join(dir, "s"))
+	h.until("the key", a.there)
+}
+
 func TestWhatASentinelSays(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -75,6 +75,7 @@ type api struct {
 	events   []event
 	requests []string
 	denied   string // the verb that is not allowed
+	secret   bool   // nobody may ask what is allowed
 	lost     int    // answers to patches that get lost
 }
 
@@ -93,6 +94,10 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	w.Header().Set("Content-Type", "application/json")
 	switch {
+	case a.secret && strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"no","code":403}`)
+		return
 	case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
 		var review struct {
 			Spec struct {
