@@ -30,7 +30,7 @@ test: ## Run all tests, those of the whole system on a real control plane too.
 
 .PHONY: prove
 prove: ## Explore millions of states of the protocol, for minutes, and tell of every broken promise.
-	@go test ./test/explore -prove -v -timeout 2h $(TESTFLAGS) | grep -v '^=== '
+	@go test ./test/explore -prove -v -timeout 2h $(TESTFLAGS)
 
 .PHONY: bench
 bench: ## Measure, on a real control plane and for minutes. ARGS="-only detector"
